@@ -2,7 +2,9 @@
 
 use std::ffi::c_void;
 
-use flowlane::{ClassifierSnapshot, CATEGORIES_MAX, Captured, Field, FlowColumns, FlowKey, Headers, Parser, Values};
+use flowlane::{
+    CATEGORIES_MAX, Captured, ClassifierSnapshot, Field, FlowColumns, FlowKey, Headers, Parser, Values,
+};
 
 use crate::acl::fl_reader;
 use crate::error::{CallError, CallResult, array, array_mut, guarded, handle_mut, times};

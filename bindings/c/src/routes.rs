@@ -2,7 +2,7 @@
 
 use std::ffi::c_char;
 
-use flowlane::{IpPrefix, RouteConfig, RouteReader, RouteTable, read_routes};
+use flowlane::{IpPrefix, RouteReader, RouteTable, RouteTableBuilder, read_routes};
 use flowlane_capture::read_text;
 
 use crate::acl::FL_NONE;
@@ -20,7 +20,7 @@ pub struct fl_routes_reader(RouteReader);
 
 fn build(text: &str, name: &str) -> CallResult<fl_routes> {
     let routes = read_routes(text, name)?;
-    Ok(fl_routes(RouteConfig::new().build(routes.iter())?))
+    Ok(fl_routes(RouteTableBuilder::new().build(routes.iter())?))
 }
 
 /// Creates a routing table from a file: a prefix and next hop per line, or the output of `ip route`, optionally compressed

@@ -8,7 +8,8 @@ use arrow_schema::{DataType, Field as ArrowField};
 use flowlane::rule::ReadOptions;
 use flowlane::rule::flow_syntax::read_changes;
 use flowlane::{
-    ClassifierBuilder, ClassifierSnapshot, Field, FlowColumns, NONE, Priority, Rule, Values, read_rules,
+    AclEngine, ClassifierBuilder, ClassifierSnapshot, Field, FlowColumns, NONE, Priority, Rule, Values,
+    read_rules,
 };
 use flowlane_arrow::{SHARED_WORDS, check_tags, check_width, ether_type, missing, packets, packets_of};
 use flowlane_capture::read_text;
@@ -56,8 +57,8 @@ impl Classifier {
         engine: &str,
         table: u8,
     ) -> PyResult<Self> {
-        let config = ClassifierBuilder::new().engine(engine).map_err(error)?;
-        let mut list = config.build_numbered(rules).map_err(error)?;
+        let builder = ClassifierBuilder::new().engine(engine.parse::<AclEngine>().map_err(error)?);
+        let mut list = builder.build_numbered(rules).map_err(error)?;
         list.reserve_numbers_below(next);
         Ok(Self { list: Shared::new(list), engine: engine.to_owned(), table })
     }
@@ -84,7 +85,7 @@ impl Classifier {
     fn look_up_batch(&self, batch: &RecordBatch, threads: usize) -> PyResult<Vec<u32>> {
         // Changes during the lookup could inspect other columns.
         let list = self.list.detached();
-        let look_up = |packets: &FlowColumns<'_>| Self::look_up(&list, packets, threads);
+        let look_up = |packets: &FlowColumns<'_>| Self::look_up(list.list(), packets, threads);
         packets_of(batch, list.looked_at(), look_up).map_err(error)
     }
 }
@@ -169,7 +170,7 @@ impl Classifier {
         let len = len.ok_or_else(|| error("all columns are scalars; give at least one array"))?;
         let kind = ether_type(&fields).map_err(error)?;
         let packets = packets(len, kind, values.into_iter()).map_err(error)?;
-        let found = self.list.read(py, |list| Self::look_up(list, &packets, threads(asked)));
+        let found = self.list.read(py, |list| Self::look_up(list.list(), &packets, threads(asked)));
         Ok(found.into_pyarray(py))
     }
 

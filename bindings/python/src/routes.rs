@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use flowlane::{RouteConfig, RouteList, read_routes};
+use flowlane::{RouteList, RouteTableBuilder, read_routes};
 use flowlane_capture::read_text;
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
@@ -18,7 +18,7 @@ pub struct RouteTable(Shared<flowlane::RouteTable>, RouteList);
 impl RouteTable {
     fn build(text: &str, name: &str) -> PyResult<Self> {
         let routes = read_routes(text, name).map_err(error)?;
-        let table = RouteConfig::new().build(routes.iter()).map_err(error)?;
+        let table = RouteTableBuilder::new().build(routes.iter()).map_err(error)?;
         Ok(Self(Shared::new(table), routes))
     }
 }

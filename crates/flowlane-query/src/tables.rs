@@ -8,7 +8,8 @@ use arrow::array::{ArrayRef, StringArray};
 use flowlane::rule::flow_syntax::print_actions;
 use flowlane::rule::{Format, detect_format};
 use flowlane::{
-    Classifier, ClassifierBuilder, Field, RouteConfig, RouteList, RouteTable, Rule, read_routes, read_rules,
+    Classifier, ClassifierBuilder, Field, RouteList, RouteTable, RouteTableBuilder, Rule, read_routes,
+    read_rules,
 };
 use flowlane_capture::read_text;
 
@@ -129,7 +130,7 @@ impl Tables {
             return Ok(Arc::clone(known));
         }
         let list = read_routes(&text_of(file)?, file).map_err(|e| QueryError::Lines(e.to_string()))?;
-        let table = RouteConfig::new().build(list.iter()).map_err(|e| refused(file, e))?;
+        let table = RouteTableBuilder::new().build(list.iter()).map_err(|e| refused(file, e))?;
         let routes = Routes { table, list };
         Ok(Arc::clone(lock(&self.routes).entry(file.to_owned()).or_insert(Arc::new(routes))))
     }

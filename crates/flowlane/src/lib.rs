@@ -32,9 +32,9 @@
 //! |---|---|
 //! | packets | [`Parser`] parses frames (including truncated ones, [`Captured`]) into a [`FlowKey`] of [`Field`]s, records header offsets in [`Headers`], and reports [`Malformed`] frames; [`FlowColumns`] of [`Values`] are packets as columns |
 //! | rules | [`read_rules`] parses text into [`Rule`]s: a [`Match`], a [`Priority`] and [`Action`]s, which print as they were written |
-//! | access lists | [`ClassifierBuilder`] builds a [`Classifier`], which takes changes; lookups are methods of its [`ClassifierSnapshot`], on other threads through a [`Reader`]; [`NONE`] means no rule; an [`Explanation`] says why a rule won |
-//! | several lists in one pass | [`ClassifierBuilder::build_categories`], [`ClassifierSnapshot::lookup_categories`], up to [`CATEGORIES_MAX`] |
-//! | routes | [`read_routes`] parses text into a [`RouteList`]; [`RouteConfig`] builds a [`RouteTable`] of [`IpPrefix`]es, which other threads read through a [`RouteReader`] |
+//! | access lists | [`ClassifierBuilder`] builds a [`Classifier`] with an [`AclEngine`], which takes changes and looks up; other threads do through a [`Reader`] of [`ClassifierSnapshot`]s; [`NONE`] means no rule; an [`Explanation`] says why a rule won |
+//! | several lists in one pass | [`ClassifierBuilder::build_categories`], [`Classifier::lookup_categories`]: a rule is in some [`Categories`], up to [`CATEGORIES_MAX`] |
+//! | routes | [`read_routes`] parses text into a [`RouteList`]; [`RouteTableBuilder`] builds a [`RouteTable`] of [`IpPrefix`]es, which other threads read through a [`RouteReader`] |
 //! | exact match | [`CuckooMap`]: numbers of 64 bits by keys of 1 to 64 bytes |
 //! | membership | [`BloomFilter`] |
 //! | the machine | [`set_max_simd`] limits register widths; [`Tuning`] overrides kernels, and [`set_clock`] lets tables measure them |

@@ -2,15 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
-use std::ops::{Deref, Range};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::OnceLock;
 
 use super::reader::{Publication, Reader};
 use super::snapshot::{ClassifierSnapshot, NONE};
-use super::{Error, Rule};
-use crate::classify::acl::{AclConfig, AclEngine, BuildError, CATEGORIES_MAX, HasMatch};
+use super::{AclEngine, Categories, Error, Explanation, Field, FlowColumns, FlowKey, FlowMask, Rule};
+use crate::classify::acl::{AclConfig, BuildError, HasMatch};
 use crate::classify::{AclSearch, InsertError, RuleEngine as _};
+use crate::named_enum::UnknownName;
 use crate::published::Published;
 use crate::rule::RuleId;
 
@@ -19,15 +20,17 @@ pub(super) fn random_seed() -> u64 {
     RandomState::new().hash_one(0u8)
 }
 
-/// The settings of a [`Classifier`], and the functions that build one.
+/// Builds a [`Classifier`] with these settings.
 ///
 /// ```
-/// use flowlane::{ClassifierBuilder, read_rules};
+/// use flowlane::{AclEngine, ClassifierBuilder, read_rules};
 ///
-/// let config = ClassifierBuilder::new().engine("tree")?.rules_max(100_000).threads(2);
-/// let acl = config.build(read_rules("udp,tp_dst=53,actions=drop", "rules")?)?;
+/// let builder = ClassifierBuilder::new().engine(AclEngine::Tree).rules_max(100_000).threads(2);
+/// let acl = builder.build(read_rules("udp,tp_dst=53,actions=drop", "rules")?)?;
 /// assert_eq!(acl.engine(), "tree");
-/// assert!(ClassifierBuilder::new().engine("treee").is_err());
+/// // By its name, from a command line, say:
+/// let acl = builder.engine("brute".parse()?).build([])?;
+/// assert!("treee".parse::<AclEngine>().is_err());
 /// # Ok::<(), flowlane::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
@@ -53,14 +56,11 @@ impl ClassifierBuilder {
         })
     }
 
-    /// Selects the engine by name: `auto`, `tree` (fastest for many rules), `dynamic` (as fast after changes as before)
-    /// or `brute` (for a few rules).
-    ///
-    /// # Errors
-    /// [`Input`](super::ErrorKind::Input): there is no engine of this name; the error lists the names.
-    pub fn engine(self, name: &str) -> Result<Self, Error> {
-        let engine = name.parse().map_err(Error::input)?;
-        Ok(Self(AclConfig { engine, ..self.0 }))
+    /// Selects the engine: a tree is fastest for many rules, the dynamic engine as fast after changes as before, brute force for a few
+    /// rules. [`AclEngine`] is read from its name.
+    #[must_use]
+    pub fn engine(self, engine: AclEngine) -> Self {
+        Self(AclConfig { engine, ..self.0 })
     }
 
     /// Sets the most rules that the classifier holds at a time.
@@ -92,6 +92,20 @@ impl ClassifierBuilder {
     ///
     /// # Errors
     /// [`Limit`](super::ErrorKind::Limit): there are more rules than there may be, or they need more memory.
+    /// [`Input`](super::ErrorKind::Input): a text could not say a rule, which [`Rule::check`] refuses; the error's
+    /// [row](Error::row) is its position.
+    ///
+    /// ```
+    /// use flowlane::{ClassifierBuilder, Field, Match, Rule};
+    ///
+    /// let mut web = Match::any();
+    /// web.set(Field::TpDst, 80); // of which protocol?
+    /// let error = ClassifierBuilder::new().build([Rule::new(web, vec![])]).unwrap_err();
+    /// assert_eq!(
+    ///     error.to_string(),
+    ///     "rule 0: tp_dst needs `tcp`, `udp` or `sctp` (or `ip`, for any of them) in the match"
+    /// );
+    /// ```
     pub fn build(self, rules: impl IntoIterator<Item = Rule>) -> Result<Classifier, Error> {
         self.build_numbered((0..).zip(rules))
     }
@@ -101,20 +115,20 @@ impl ClassifierBuilder {
     /// # Errors
     /// As [`build`](Self::build), and [`Input`](super::ErrorKind::Input): a number is there twice, or is [`NONE`].
     pub fn build_numbered(self, rules: impl IntoIterator<Item = (u32, Rule)>) -> Result<Classifier, Error> {
-        self.build_categories(rules.into_iter().map(|(number, rule)| (number, rule, PLAIN)))
+        self.build_categories(rules.into_iter().map(|(number, rule)| (number, rule, Categories::FIRST)))
     }
 
-    /// Builds a classifier of several lists, which [one pass](ClassifierSnapshot::lookup_categories) resolves. A rule is in the lists, or
-    /// *categories*, whose bits are set: bit 0 for category 0, up to [`CATEGORIES_MAX`] of them.
+    /// Builds a classifier of several lists, or *categories*, which [one pass](ClassifierSnapshot::lookup_categories) resolves. A rule is in
+    /// any of up to [`CATEGORIES_MAX`](super::CATEGORIES_MAX).
     ///
     /// ```
-    /// use flowlane::{ClassifierBuilder, Field, FlowColumns, NONE, Values, read_rules};
+    /// use flowlane::{Categories, ClassifierBuilder, Field, FlowColumns, NONE, Values, read_rules};
     ///
     /// // Category 0 decides whether a packet may pass, category 1 how urgent it is.
     /// let text = "priority=2,udp,tp_dst=53,actions=drop\npriority=1,ip,actions=drop\npriority=2,udp,tp_src=5060,actions=drop";
     /// let rules = read_rules(text, "rules")?;
-    /// let categories = [0b01, 0b11, 0b10];
-    /// let numbered = (0..).zip(rules).zip(categories).map(|((number, rule), bits)| (number, rule, bits));
+    /// let categories = [Categories::of([0])?, Categories::of([0, 1])?, Categories::of([1])?];
+    /// let numbered = (0..).zip(rules).zip(categories).map(|((number, rule), own)| (number, rule, own));
     /// let acl = ClassifierBuilder::new().build_categories(numbered)?;
     ///
     /// let packets = FlowColumns::new(2)
@@ -129,21 +143,21 @@ impl ClassifierBuilder {
     /// ```
     ///
     /// # Errors
-    /// As [`build_numbered`](Self::build_numbered), and [`Input`](super::ErrorKind::Input): a rule is in no category.
+    /// As [`build_numbered`](Self::build_numbered).
     pub fn build_categories(
         self,
-        rules: impl IntoIterator<Item = (u32, Rule, u16)>,
+        rules: impl IntoIterator<Item = (u32, Rule, Categories)>,
     ) -> Result<Classifier, Error> {
         let mut own = BTreeMap::new();
-        for (number, rule, categories) in rules {
-            number_is_usable(number, categories)?;
+        for (row, (number, rule, categories)) in rules.into_iter().enumerate() {
+            is_usable(number, &rule).map_err(|refused| refused.at(row))?;
             if own.insert(number, (Arc::new(rule), categories)).is_some() {
                 return Err(Error::input(format!("there are two rules of the number {number}")));
             }
         }
         // In the order of their numbers, which decides among rules of equal priority, also when one is replaced.
         let entries = own.iter().map(|(number, (rule, categories))| {
-            (RuleId(*number), rule.priority, Arc::clone(rule) as Arc<dyn HasMatch>, *categories)
+            (RuleId(*number), rule.priority, Arc::clone(rule) as Arc<dyn HasMatch>, categories.bits())
         });
         let search = AclSearch::build_with_categories(self.0, entries);
         let search = search.map_err(|refused| refused_rules(&refused.into()))?;
@@ -153,9 +167,6 @@ impl ClassifierBuilder {
     }
 }
 
-/// The categories of a rule that is given without any: category 0.
-const PLAIN: u16 = 1;
-
 /// Makes the error of rules that the engine refused.
 fn refused_rules(refused: &InsertError) -> Error {
     match refused {
@@ -164,23 +175,26 @@ fn refused_rules(refused: &InsertError) -> Error {
     }
 }
 
-fn number_is_usable(number: u32, categories: u16) -> Result<(), Error> {
+/// Returns whether a rule can be in a classifier by this number.
+fn is_usable(number: u32, rule: &Rule) -> Result<(), Error> {
     if number == NONE {
         return Err(Error::input(format!("{NONE} means no rule; give another number")));
     }
-    if categories == 0 {
-        return Err(Error::input(format!(
-            "rule {number} is in no category; set the bits of 1 to {CATEGORIES_MAX} categories"
-        )));
+    rule.check().map_err(|refused| Error::input(format!("rule {number}: {refused}")))
+}
+
+/// A name that no engine has: an [`Input`](super::ErrorKind::Input).
+impl From<UnknownName> for Error {
+    fn from(unknown: UnknownName) -> Self {
+        Self::input(unknown)
     }
-    Ok(())
 }
 
 /// Rules, and the engine that finds the winning rule of each packet: of the rules that match, the one of the highest priority;
 /// of equal ones, the first inserted.
 ///
 /// Each rule keeps its number: its position in the list that was built, from 0, then one after the other. Numbers are not
-/// reused. Lookups are methods of [`ClassifierSnapshot`], to which a classifier dereferences.
+/// reused. Its lookups are those of [`ClassifierSnapshot`], of the rules as they are now; [`list`](Self::list) is that snapshot.
 ///
 /// **Threads.** Changes take `&mut`; any number of threads may look up through `&`. For lookups during changes, give other threads
 /// [`Reader`]s, which never wait, and call [`publish`](Self::publish) after changes.
@@ -213,20 +227,11 @@ pub struct Classifier {
     published: OnceLock<Arc<Published<Publication>>>,
 }
 
-impl Deref for Classifier {
-    type Target = ClassifierSnapshot;
-
-    #[inline]
-    fn deref(&self) -> &ClassifierSnapshot {
-        &self.list
-    }
-}
-
 impl Classifier {
     /// Adds a rule behind all others of its priority, and returns its number. For categories see [`insert_in`](Self::insert_in).
     ///
     /// # Errors
-    /// [`Limit`](super::ErrorKind::Limit): of rules or memory.
+    /// [`Limit`](super::ErrorKind::Limit): of rules or memory. [`Input`](super::ErrorKind::Input): [`Rule::check`] refuses the rule.
     pub fn insert(&mut self, rule: Rule) -> Result<u32, Error> {
         self.insert_all([rule]).map(|numbers| numbers.start)
     }
@@ -236,41 +241,46 @@ impl Classifier {
     /// # Errors
     /// As [`insert`](Self::insert).
     pub fn insert_all(&mut self, rules: impl IntoIterator<Item = Rule>) -> Result<Range<u32>, Error> {
-        self.insert_in(rules, PLAIN)
+        self.insert_in(rules, Categories::FIRST)
     }
 
-    /// Adds rules to the lists whose bits are set, all or none of them: see
-    /// [`build_categories`](ClassifierBuilder::build_categories).
+    /// Adds rules to several lists, all or none of them: see [`build_categories`](ClassifierBuilder::build_categories).
     ///
     /// # Errors
-    /// As [`insert`](Self::insert), and [`Input`](super::ErrorKind::Input): no bit is set.
+    /// As [`insert`](Self::insert).
     pub fn insert_in(
         &mut self,
         rules: impl IntoIterator<Item = Rule>,
-        categories: u16,
+        categories: Categories,
     ) -> Result<Range<u32>, Error> {
         let begin = self.next;
         self.insert_numbered((begin..=NONE).zip(rules), categories)?;
         Ok(begin..self.next)
     }
 
-    /// Adds rules under numbers that the caller chooses to the lists whose bits are set, all or none of them.
+    /// Adds rules under numbers that the caller chooses to several lists, all or none of them.
     ///
     /// # Errors
     /// As [`insert_in`](Self::insert_in), and [`Input`](super::ErrorKind::Input): a number is in use, or is [`NONE`].
     pub fn insert_numbered(
         &mut self,
         rules: impl IntoIterator<Item = (u32, Rule)>,
-        categories: u16,
+        categories: Categories,
     ) -> Result<(), Error> {
         let mut done = Vec::new();
         let next = self.next;
-        for (number, rule) in rules {
+        for (row, (number, rule)) in rules.into_iter().enumerate() {
             let rule = Arc::new(rule);
-            let inserted = number_is_usable(number, categories).and_then(|()| {
+            let usable = is_usable(number, &rule).map_err(|refused| refused.at(row));
+            let inserted = usable.and_then(|()| {
                 self.list.change(|search| {
                     search
-                        .insert_with_categories(RuleId(number), rule.priority, rule.clone(), categories)
+                        .insert_with_categories(
+                            RuleId(number),
+                            rule.priority,
+                            rule.clone(),
+                            categories.bits(),
+                        )
                         .map_err(|refused| refused_rules(&refused))
                 })
             });
@@ -296,12 +306,16 @@ impl Classifier {
 
     /// Replaces the rule of a number and returns the old one. The new rule has the old one's categories and its place among rules of
     /// equal priority. Returns `None`, and changes nothing, where no rule has this number.
-    pub fn replace(&mut self, number: u32, rule: Rule) -> Option<Rule> {
-        let own = self.rules.get_mut(&number)?;
+    ///
+    /// # Errors
+    /// [`Input`](super::ErrorKind::Input): [`Rule::check`] refuses the new rule; nothing has changed then.
+    pub fn replace(&mut self, number: u32, rule: Rule) -> Result<Option<Rule>, Error> {
+        is_usable(number, &rule)?;
+        let Some(own) = self.rules.get_mut(&number) else { return Ok(None) };
         let rule = Arc::new(rule);
         self.list.change(|search| search.replace_with(RuleId(number), rule.priority, rule.clone()));
         self.list.look_at(&rule.matches);
-        Some(Arc::unwrap_or_clone(std::mem::replace(own, rule)))
+        Ok(Some(Arc::unwrap_or_clone(std::mem::replace(own, rule))))
     }
 
     /// Returns the number that the next rule gets.
@@ -360,5 +374,91 @@ impl Classifier {
     fn published(&self) -> &Arc<Published<Publication>> {
         let first = || Publication { number: 0, list: self.list.clone() };
         self.published.get_or_init(|| Arc::new(Published::new(first())))
+    }
+}
+
+/// Lookups, as [`ClassifierSnapshot`] has them.
+impl Classifier {
+    /// Returns the rules as they are now, for functions that look up in a [`ClassifierSnapshot`].
+    #[inline]
+    pub fn list(&self) -> &ClassifierSnapshot {
+        &self.list
+    }
+
+    /// Finds the winning rule of one packet: see [`ClassifierSnapshot::lookup`].
+    pub fn lookup(&self, key: &FlowKey) -> Option<u32> {
+        self.list.lookup(key)
+    }
+
+    /// Finds the winning rule of each packet, or [`NONE`]: see [`ClassifierSnapshot::lookup_keys`].
+    ///
+    /// # Panics
+    /// Where there are not as many `rules` as `keys`.
+    pub fn lookup_keys(&self, keys: &[FlowKey], rules: &mut [u32]) {
+        self.list.lookup_keys(keys, rules);
+    }
+
+    /// Finds the winning rule of packets whose fields are columns: see [`ClassifierSnapshot::lookup_columns`].
+    ///
+    /// # Panics
+    /// Where there are not as many `rules` as packets.
+    pub fn lookup_columns(&self, packets: &FlowColumns<'_>, rules: &mut [u32]) {
+        self.list.lookup_columns(packets, rules);
+    }
+
+    /// Finds the winning rule in each category: see [`ClassifierSnapshot::lookup_categories`].
+    ///
+    /// # Panics
+    /// Where `categories` is 0 or above [`CATEGORIES_MAX`](super::CATEGORIES_MAX), or `rules` is not `keys.len() * categories` long.
+    pub fn lookup_categories(&self, keys: &[FlowKey], categories: usize, rules: &mut [u32]) {
+        self.list.lookup_categories(keys, categories, rules);
+    }
+
+    /// Finds the winning rule in each category of packets whose fields are columns.
+    ///
+    /// # Panics
+    /// As [`lookup_categories`](Self::lookup_categories).
+    pub fn lookup_column_categories(&self, packets: &FlowColumns<'_>, categories: usize, rules: &mut [u32]) {
+        self.list.lookup_column_categories(packets, categories, rules);
+    }
+
+    /// Explains which rule wins for one packet, and why: see [`ClassifierSnapshot::explain`].
+    pub fn explain(&self, key: &FlowKey) -> Explanation {
+        self.list.explain(key)
+    }
+
+    /// Returns the number of rules.
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Returns whether there are no rules.
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// Returns the fields that any rule looks at: see [`ClassifierSnapshot::fields`].
+    pub fn fields(&self) -> Vec<Field> {
+        self.list.fields()
+    }
+
+    /// Returns the bits of packets that any rule looks at, or has looked at before a change.
+    pub fn looked_at(&self) -> &FlowMask {
+        self.list.looked_at()
+    }
+
+    /// Returns the name of the engine that has most of the rules: `tree`, `dynamic` or `brute`.
+    pub fn engine(&self) -> &'static str {
+        self.list.engine()
+    }
+
+    /// Returns the engine's variant: `scalar`, `sse42`, `avx2` or `avx512`.
+    pub fn variant(&self) -> &'static str {
+        self.list.variant()
+    }
+
+    /// Returns the bytes of rules and engine.
+    pub fn table_bytes(&self) -> usize {
+        self.list.table_bytes()
     }
 }

@@ -3,6 +3,7 @@
 //! Everything else is hidden from the documentation, and may change: this project's other crates use it. The items of this module
 //! are listed in `public-api.txt`, which `.ci/public-api` compares.
 
+mod categories;
 mod classifier;
 mod filter;
 mod machine;
@@ -12,15 +13,16 @@ mod routes;
 mod rules;
 mod snapshot;
 
+pub use self::categories::Categories;
 pub use self::classifier::{Classifier, ClassifierBuilder};
 pub use self::filter::BloomFilter;
 pub use self::machine::{Tuning, max_simd, set_clock, set_max_simd};
 pub use self::map::CuckooMap;
 pub use self::reader::Reader;
-pub use self::routes::{IpPrefix, RouteConfig, RouteList, RouteReader, RouteTable, read_routes};
+pub use self::routes::{IpPrefix, RouteList, RouteReader, RouteTable, RouteTableBuilder, read_routes};
 pub use self::rules::read_rules;
 pub use self::snapshot::{ClassifierSnapshot, Explanation, NONE};
-pub use crate::classify::acl::CATEGORIES_MAX;
+pub use crate::classify::acl::{AclEngine, CATEGORIES_MAX};
 pub use crate::error::{Error, ErrorKind};
 pub use crate::packet::Captured;
 pub use crate::packet::columns::{FlowColumns, Values};

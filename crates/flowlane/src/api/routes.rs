@@ -136,29 +136,29 @@ pub fn read_routes(text: &str, name: &str) -> Result<RouteList, Error> {
     Ok(RouteList { routes: own.collect::<Result<_, _>>()?, names: read.next_hops })
 }
 
-/// The settings of a [`RouteTable`], and the function that builds one.
+/// Builds a [`RouteTable`] with these settings.
 ///
 /// ```
-/// use flowlane::{RouteConfig, read_routes};
+/// use flowlane::{RouteTableBuilder, read_routes};
 ///
 /// let routes = read_routes("10.0.0.0/8 1\n2001:db8::/32 2", "routes")?;
-/// let table = RouteConfig::new().routes_max(1000).memory_max(64 << 20).build(routes.iter())?;
+/// let table = RouteTableBuilder::new().routes_max(1000).memory_max(64 << 20).build(routes.iter())?;
 /// assert_eq!(table.len(), 2);
 /// # Ok::<(), flowlane::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
-pub struct RouteConfig {
+pub struct RouteTableBuilder {
     routes_max: Option<usize>,
     memory_max: usize,
 }
 
-impl Default for RouteConfig {
+impl Default for RouteTableBuilder {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl RouteConfig {
+impl RouteTableBuilder {
     /// Creates the default settings: per family room for twice the given routes and a million more, in up to 1 GiB.
     pub fn new() -> Self {
         Self { routes_max: None, memory_max: 1 << 30 }
@@ -218,10 +218,10 @@ type Table<A> = Routes<A, AnyFib<A>>;
 /// changes; they never wait, and see each change as it is made.
 ///
 /// ```
-/// use flowlane::{NONE, RouteConfig, read_routes};
+/// use flowlane::{NONE, RouteTableBuilder, read_routes};
 ///
 /// let routes = read_routes("10.0.0.0/8 1\n10.1.0.0/16 2\n2001:db8::/32 7", "routes")?;
-/// let mut table = RouteConfig::new().build(routes.iter())?;
+/// let mut table = RouteTableBuilder::new().build(routes.iter())?;
 /// let reader = table.reader();
 /// let mut hops = [0; 3];
 /// reader.lookup_v4(&[0x0a01_0001, 0x0a02_0001, 0x0b00_0001], &mut hops); // 10.1.0.1, 10.2.0.1, 11.0.0.1

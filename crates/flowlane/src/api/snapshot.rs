@@ -12,7 +12,8 @@ pub const NONE: u32 = u32::MAX;
 /// The rules of a classifier at one time, for lookups on any number of threads. Lookups of many packets neither allocate nor wait
 /// nor start threads.
 ///
-/// A [`Classifier`](super::Classifier) dereferences to its present snapshot; a [`Reader`](super::Reader) returns the published one.
+/// A [`Classifier`](super::Classifier) has its present one ([`list`](super::Classifier::list)); a [`Reader`](super::Reader) returns
+/// the published one.
 /// Clones share the rules and cost nothing.
 #[derive(Clone, Debug)]
 pub struct ClassifierSnapshot {

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 
 use flowlane::{
-    Classifier, ClassifierBuilder, ErrorKind, Field, FlowColumns, FlowKey, FlowMask, Match, NONE, Priority,
-    Rule, Values, read_rules,
+    AclEngine, Action, Categories, Classifier, ClassifierBuilder, Error, ErrorKind, Field, FlowColumns,
+    FlowKey, FlowMask, Match, NONE, Priority, Rule, Values, read_rules,
 };
 
 use crate::random::Random;
 
-pub(crate) const ENGINES: [&str; 4] = ["auto", "tree", "dynamic", "brute"];
+pub(crate) const ENGINES: [AclEngine; 4] =
+    [AclEngine::Auto, AclEngine::Tree, AclEngine::Dynamic, AclEngine::Brute];
 
 /// A packet, as plain numbers.
 #[derive(Clone, Copy, Debug)]
@@ -65,9 +66,14 @@ pub(crate) fn plain(r: &mut Random) -> Plain {
     };
     let (from, to) = (prefix(), prefix());
     let low = r.below(40) as u16;
+    if r.below(6) == 0 {
+        // For packets of any kind, whose addresses and ports a rule cannot name.
+        let any = (0, 0);
+        return Plain { priority: r.below(6), kind: None, from: any, to: any, protocol: None, ports: None };
+    }
     Plain {
         priority: r.below(6),
-        kind: (r.below(6) > 0).then_some(0x0800),
+        kind: Some(0x0800),
         from,
         to,
         protocol: (r.below(3) > 0).then(|| [6, 17][r.below(2) as usize]),
@@ -177,7 +183,7 @@ fn highest_priority_wins_in_every_engine_after_changes() {
         let engine = ENGINES[seed as usize % 4];
         let mut rules: BTreeMap<u32, Plain> =
             (0..[3, 20, 400][seed as usize % 3]).map(|n| (n, plain(r))).collect();
-        let config = ClassifierBuilder::new().engine(engine).unwrap().threads(1).seed(seed);
+        let config = ClassifierBuilder::new().engine(engine).threads(1).seed(seed);
         let mut acl = config.build(rules.values().map(|rule| rule.rule())).unwrap();
         check(&acl, &rules, r);
         let before = acl.snapshot();
@@ -196,7 +202,7 @@ fn highest_priority_wins_in_every_engine_after_changes() {
                 }
                 _ => {
                     let (number, rule) = (r.below(acl.next_number()), plain(r));
-                    let old = acl.replace(number, rule.rule());
+                    let old = acl.replace(number, rule.rule()).unwrap();
                     assert_eq!(old, rules.get(&number).map(|old| old.rule()));
                     rules.entry(number).and_modify(|old| *old = rule);
                 }
@@ -223,7 +229,7 @@ fn rule_numbers_are_stable_and_never_reused() {
     acl.reserve_numbers_below(5);
     assert_eq!(acl.insert(rule(6)), Ok(20));
     assert_eq!(acl.rule(20).unwrap().to_string(), rule(6).to_string());
-    assert_eq!(acl.replace(9, rule(1)), None);
+    assert_eq!(acl.replace(9, rule(1)), Ok(None));
 }
 
 #[test]
@@ -234,14 +240,45 @@ fn failed_changes_leave_no_trace() {
     assert_eq!(error.kind(), ErrorKind::Limit);
     assert!(error.to_string().contains("limit of 3 rules"), "{error}");
     assert_eq!((acl.len(), acl.next_number()), (2, 2));
-    let error = acl.insert_numbered([(5, rule(3)), (1, rule(4))], 1).unwrap_err();
+    let error = acl.insert_numbered([(5, rule(3)), (1, rule(4))], Categories::FIRST).unwrap_err();
     assert_eq!((error.kind(), acl.len(), acl.next_number()), (ErrorKind::Input, 2, 2));
-    assert_eq!(acl.insert_numbered([(NONE, rule(3))], 1).unwrap_err().kind(), ErrorKind::Input);
+    assert_eq!(
+        acl.insert_numbered([(NONE, rule(3))], Categories::FIRST).unwrap_err().kind(),
+        ErrorKind::Input
+    );
     let build = |config: ClassifierBuilder| config.build([rule(1), rule(2)]).map(drop);
     assert_eq!(build(ClassifierBuilder::new().rules_max(1)).unwrap_err().kind(), ErrorKind::Limit);
     assert_eq!(build(ClassifierBuilder::new().memory_max(10)).unwrap_err().kind(), ErrorKind::Limit);
     let twice = ClassifierBuilder::new().build_numbered([(1, rule(1)), (1, rule(2))]).unwrap_err();
     assert!(twice.to_string().contains("number 1"), "{twice}");
-    let unknown = ClassifierBuilder::new().engine("treee").unwrap_err();
+    let unknown = "treee".parse::<AclEngine>().unwrap_err();
     assert!(unknown.to_string().contains("`treee`; there are auto, brute, tree and dynamic"), "{unknown}");
+}
+
+#[test]
+fn rules_that_a_text_could_not_say_are_refused() {
+    let good = || read_rules("udp,tp_dst=53,actions=drop", "rules").unwrap().remove(0);
+    let without_protocol = || {
+        let mut matches = Match::any();
+        matches.set(Field::TpDst, 53);
+        Rule::new(matches, Vec::new())
+    };
+    let said = |error: Error| (error.kind(), error.row(), error.to_string());
+    let text = read_rules("tp_dst=53,actions=drop", "rules").unwrap_err().to_string();
+    let reason = "tp_dst needs `tcp`, `udp` or `sctp` (or `ip`, for any of them)";
+    assert!(text.contains(reason), "{text}");
+    let expected =
+        |row, number| (ErrorKind::Input, Some(row), format!("rule {number}: {reason} in the match"));
+    let builder = ClassifierBuilder::new();
+    assert_eq!(said(builder.build([good(), without_protocol()]).unwrap_err()), expected(1, 1));
+    assert_eq!(said(builder.build_numbered([(7, without_protocol())]).unwrap_err()), expected(0, 7));
+    let mut acl = builder.build([good()]).unwrap();
+    assert_eq!(said(acl.insert_all([good(), without_protocol()]).unwrap_err()), expected(1, 2));
+    assert_eq!((acl.len(), acl.next_number()), (1, 1), "nothing was inserted");
+    assert_eq!(acl.replace(0, without_protocol()).unwrap_err().to_string(), expected(0, 0).2);
+    assert_eq!(acl.rule(0), Some(&good()), "nothing was replaced");
+    let wide = Action::set_field(Field::NwTtl, 256, 0xff);
+    let refused = acl.insert(Rule { actions: vec![wide], ..good() }).unwrap_err();
+    let wide = "rule 1: 256 does not fit into the 8 bits of nw_ttl; the largest value is 255";
+    assert_eq!(refused.to_string(), wide);
 }

@@ -1,6 +1,6 @@
 //! Widths and choices.
 
-use flowlane::{ClassifierBuilder, ErrorKind, Tuning, max_simd, read_rules, set_max_simd};
+use flowlane::{AclEngine, ClassifierBuilder, ErrorKind, Tuning, max_simd, read_rules, set_max_simd};
 
 #[test]
 fn unknown_widths_and_kernels_are_refused() {
@@ -22,7 +22,7 @@ fn installed_overrides_are_used() {
     assert!(used.contains(&("acl-tree".to_owned(), "scalar".to_owned())), "{used:?}");
     let rules = (0..50).map(|n| format!("udp,nw_src=10.0.0.{n},actions=drop\n")).collect::<String>();
     let acl =
-        ClassifierBuilder::new().engine("tree").unwrap().build(read_rules(&rules, "r").unwrap()).unwrap();
+        ClassifierBuilder::new().engine(AclEngine::Tree).build(read_rules(&rules, "r").unwrap()).unwrap();
     assert_eq!((acl.engine(), acl.variant()), ("tree", "scalar"));
     Tuning::new().install();
 }

@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use flowlane::{
-    BloomFilter, Classifier, ClassifierBuilder, ClassifierSnapshot, CuckooMap, Error, Field, FlowKey, Parser,
-    Reader, RouteReader, RouteTable, Rule, Tuning, read_rules,
+    AclEngine, BloomFilter, Classifier, ClassifierBuilder, ClassifierSnapshot, CuckooMap, CuckooMapReader,
+    Error, Field, FlowKey, Parser, Reader, RouteReader, RouteTable, Rule, Tuning, read_rules,
 };
 
 fn rules(text: &str) -> Vec<Rule> {
@@ -36,7 +36,7 @@ fn readers_see_publications_and_outlive_the_classifier() {
 #[test]
 fn changes_published_together_are_seen_together() {
     let mut acl =
-        ClassifierBuilder::new().engine("dynamic").unwrap().build(rules("tcp,actions=drop")).unwrap();
+        ClassifierBuilder::new().engine(AclEngine::Dynamic).build(rules("tcp,actions=drop")).unwrap();
     let stop = AtomicBool::new(false);
     let mut keys = [FlowKey::zero(), FlowKey::zero()];
     for (key, port) in keys.iter_mut().zip([1, 2]) {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use flowlane::{ErrorKind, IpPrefix, NONE, RouteConfig, RouteTable, read_routes};
+use flowlane::{ErrorKind, IpPrefix, NONE, RouteTable, RouteTableBuilder, read_routes};
 
 use crate::random::Random;
 
@@ -63,7 +63,7 @@ fn longest_prefix_wins_in_both_families_after_changes() {
             IpPrefix::new(address(r, v4), len).unwrap()
         };
         let mut routes: BTreeMap<IpPrefix, u32> = (0..seed * 9).map(|_| (prefix(r), r.below(1000))).collect();
-        let config = RouteConfig::new().routes_max(4000).memory_max(256 << 20);
+        let config = RouteTableBuilder::new().routes_max(4000).memory_max(256 << 20);
         let mut table = config.build(routes.iter().map(|(prefix, hop)| (*prefix, *hop))).unwrap();
         check(&table, &routes, r);
         for _ in 0..60 {
@@ -86,7 +86,7 @@ fn longest_prefix_wins_in_both_families_after_changes() {
 fn routes_are_parsed_and_errors_are_reported() {
     let list = read_routes("10.0.0.0/8 5\n::/0 6\n10.0.0.0/8 7\n", "r").unwrap();
     assert_eq!((list.len(), list.next_hop(5)), (2, None));
-    let table = RouteConfig::new().routes_max(10).build(list.iter()).unwrap();
+    let table = RouteTableBuilder::new().routes_max(10).build(list.iter()).unwrap();
     assert_eq!(table.get("10.0.0.0/8".parse().unwrap()), Some(7));
     let via = read_routes("10.0.0.0/8 192.0.2.1\n10.1.0.0/16 192.0.2.1\n", "r").unwrap();
     assert!(via.iter().all(|(_, hop)| hop == 1));
@@ -95,13 +95,13 @@ fn routes_are_parsed_and_errors_are_reported() {
     assert!(said("10.0.0.0/33 5").starts_with("r:1:"), "{}", said("10.0.0.0/33 5"));
     assert!(said("10.0.0.0/8 4294967295").contains("10.0.0.0/8: next hop 4294967295"));
     assert!(said("10.0.0.0/8 5000000000").contains("they are below 4294967295"));
-    let mut table = RouteConfig::new().routes_max(1).build([]).unwrap();
+    let mut table = RouteTableBuilder::new().routes_max(1).build([]).unwrap();
     let of = |text: &str| text.parse::<IpPrefix>().unwrap();
     assert_eq!(table.insert(of("10.0.0.0/8"), NONE).unwrap_err().kind(), ErrorKind::Input);
     assert_eq!(table.insert(of("10.0.0.0/8"), 1), Ok(None));
     assert_eq!(table.insert(of("11.0.0.0/8"), 1).unwrap_err().kind(), ErrorKind::Limit);
     assert_eq!(table.insert(of("::/0"), 1), Ok(None), "families have room of their own");
-    assert_eq!(RouteConfig::new().memory_max(1000).build([]).unwrap_err().kind(), ErrorKind::Limit);
+    assert_eq!(RouteTableBuilder::new().memory_max(1000).build([]).unwrap_err().kind(), ErrorKind::Limit);
     assert!("10.0.0.0/40".parse::<IpPrefix>().unwrap_err().to_string().starts_with("`10.0.0.0/40`: "));
     assert!(IpPrefix::new("::1".parse().unwrap(), 129).is_err());
     let within = IpPrefix::new("10.1.2.3".parse().unwrap(), 8).unwrap();

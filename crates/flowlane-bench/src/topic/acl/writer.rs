@@ -2,9 +2,9 @@
 
 use std::hint::black_box;
 
-use flowlane::ClassifierBuilder;
 use flowlane::classify::acl::AclEngine;
 use flowlane::generate::Locality;
+use flowlane::{Categories, ClassifierBuilder};
 
 use super::set::{self, Set};
 use super::{BATCH, add, packets_per_pass};
@@ -58,7 +58,7 @@ fn compare(
 ) -> (Vec<Measured>, f64) {
     let packets = set.packets(packets_per_pass(context), Locality::Uniform, 0.0);
     let build = || {
-        let builder = ClassifierBuilder::new().engine(engine.name()).expect("an engine of the library");
+        let builder = ClassifierBuilder::new().engine(engine);
         builder.build(set.rules.iter().cloned()).expect("16 GiB are enough")
     };
     let (another, published) = (build(), build());
@@ -74,7 +74,9 @@ fn compare(
         move || {
             for number in some.by_ref().take(step / 2) {
                 let rule = classifier.remove(number).expect("every rule is there between two changes");
-                classifier.insert_numbered([(number, rule)], 1).expect("the rule was there before");
+                classifier
+                    .insert_numbered([(number, rule)], Categories::FIRST)
+                    .expect("the rule was there before");
             }
             classifier.publish();
         }

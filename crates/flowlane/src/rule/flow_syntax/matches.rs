@@ -4,6 +4,7 @@ use std::ops::RangeInclusive;
 
 use super::super::error::{Fault, Token, did_you_mean};
 use super::super::{Match, PortRange, ReadOptions};
+use super::check::needs;
 use super::known::Known;
 use super::names::{self, matched};
 use super::values;
@@ -274,7 +275,7 @@ fn check_prerequisite(key: Token<'_>, field: Field, matches: &Match) -> Result<(
     // `tp_src` and `nw_src` may stand for a field of another name.
     let name = if names::by_name(name) == Some(field) { name } else { field.info().name };
     match Known::of(matches).lacks_to_match(field, name) {
-        Some(missing) => Err(key.fault(format!("{name} needs {missing} on the same line"))),
+        Some(missing) => Err(key.fault(needs(name, missing, "on the same line"))),
         None => Ok(()),
     }
 }

@@ -3,6 +3,7 @@
 //! [`read_changes`] reads lines that add, modify and delete rules, and [`read_groups`] groups.
 
 mod actions;
+mod check;
 mod consistent;
 mod dump;
 mod entry;
