@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,17 +19,142 @@ import numpy as np
 from . import _flowlane
 from ._flowlane import Error, __version__, set_max_simd
 
-__all__ = ["BloomFilter", "Classifier", "CuckooMap", "Error", "Packets", "RouteTable", "__version__", "read_capture", "set_max_simd", "split_capture"]
+__all__ = [
+    "BloomFilter",
+    "Classifier",
+    "CuckooMap",
+    "Error",
+    "Packets",
+    "RouteTable",
+    "__version__",
+    "addresses",
+    "ip_addresses",
+    "read_capture",
+    "set_max_simd",
+    "split_capture",
+]
 
 _NONE = np.uint32(0xFFFF_FFFF)
+
+_ADDRESS = (ipaddress.IPv4Address, ipaddress.IPv6Address)
+
+
+def _bytes(name: str, values: Any) -> np.ndarray:
+    """Converts byte strings of one length to rows of bytes."""
+    lengths = {len(value) for value in values}
+    if len(lengths) > 1:
+        raise Error(f"column `{name}` has values of {' and '.join(map(str, sorted(lengths)))} bytes; they must have one length")
+    width = lengths.pop() if lengths else 1
+    return np.frombuffer(b"".join(values), np.uint8).reshape(-1, width)
+
+
+def _without_nulls(name: str, values: Any) -> tuple[Any, np.ndarray | None]:
+    """Converts a series of pandas or polars, an array of pyarrow, or a masked array of numpy to an array in which nulls are 0.
+
+    Also returns which values are present; None where all are. Other values are returned as they are.
+    """
+    library = type(values).__module__.split(".")[0]
+    if isinstance(values, np.ma.MaskedArray):
+        present, filled = ~np.ma.getmaskarray(values), values.filled(0)
+        if present.ndim == 2:
+            present = present.all(axis=1)
+    elif library == "polars":
+        present = values.is_not_null().to_numpy()
+        if values.dtype.is_integer() or values.dtype.is_float():
+            filled = values.fill_null(0).to_numpy()
+        else:
+            filled = values.to_list()
+    elif library == "pandas":
+        present = values.notna().to_numpy()
+        filled = values.to_list() if values.dtype == object else values.fillna(0).to_numpy()
+        if not present.all() and getattr(filled, "dtype", np.dtype("u1")).kind in "fO" and values.dtype != object:
+            filled = filled.astype(np.float64)
+    elif library == "pyarrow":
+        present = np.asarray(values.is_valid())
+        kind = str(values.type)
+        filled = values.to_pylist() if "binary" in kind else np.asarray(values.fill_null(0))
+    else:
+        return values, None
+    if isinstance(filled, list):
+        sizes = [len(value) for value in filled if isinstance(value, (bytes, bytearray))]
+        width = sizes[0] if sizes else 1
+        if any(value is not None and value == value and not isinstance(value, (bytes, bytearray)) for value in filled):
+            return values, None
+        filled = _bytes(name, [value if isinstance(value, (bytes, bytearray)) else bytes(width) for value in filled])
+    elif filled.dtype.kind == "f" and (filled == np.trunc(filled)).all() and not present.all():
+        # Pandas has integers with missing values as floats.
+        filled = filled.astype(np.int64)
+    return filled, None if present.all() else present
+
+
+def addresses(values: Iterable[Any]) -> np.ndarray:
+    """Converts addresses, as text or objects of `ipaddress`, to a column: integers for IPv4, rows of 16 bytes for IPv6.
+
+    >>> addresses(["192.0.2.1", ipaddress.ip_address("10.0.0.1")])
+    array([3221225985,  167772161], dtype=uint32)
+    >>> addresses(["2001:db8::1"]).shape
+    (1, 16)
+
+    Raises:
+        Error: a value is no address, or addresses of both versions are mixed; names the row.
+    """
+    own: list[Any] = []
+    for row, value in enumerate(values):
+        try:
+            own.append(ipaddress.ip_address(value))
+        except ValueError as error:
+            raise Error(f"row {row}: {error}") from error
+        if own[0].version != own[-1].version:
+            raise Error(f"row {row}: {own[-1]} is IPv{own[-1].version}, and those before are IPv{own[0].version}; make a column for each")
+    if own and own[0].version == 6:
+        return _bytes("addresses", [address.packed for address in own])
+    return np.array([int(address) for address in own], np.uint32)
+
+
+def ip_addresses(column: Any) -> list[Any]:
+    """Converts a column of addresses to objects of `ipaddress`: integers to IPv4, values of 16 bytes to IPv6, nulls to None.
+
+    The column is an array, or a column of pyarrow, polars or pandas, such as a captured one.
+
+    >>> ip_addresses(np.array([0xC0000201], "u4"))
+    [IPv4Address('192.0.2.1')]
+    >>> ip_addresses(addresses(["2001:db8::1"]))
+    [IPv6Address('2001:db8::1')]
+
+    Raises:
+        Error: the values are no addresses: not integers of 32 bits, nor of 16 bytes.
+    """
+    values, present = _without_nulls("addresses", column)
+    array = _array("addresses", values)
+    array = np.atleast_1d(array)
+    if array.ndim == 2 and array.shape[1] == 4:
+        array = np.ascontiguousarray(array).view(">u4").reshape(-1)
+    if array.ndim == 2:
+        # A column of nothing but nulls has no width.
+        if array.shape[1] != 16 and (present is None or present.any()):
+            raise Error(f"addresses have 4 or 16 bytes; the values have {array.shape[1]}")
+        found: list[Any] = [ipaddress.IPv6Address(row.tobytes().rjust(16, b"\0")) for row in array]
+    else:
+        if array.dtype.itemsize > 4 and array.size and array.max() > 0xFFFF_FFFF:
+            raise Error(f"IPv4 addresses have 32 bits; row {int(array.argmax())} has more")
+        found = [ipaddress.IPv4Address(int(value)) for value in array]
+    if present is None:
+        return found
+    return [address if there else None for address, there in zip(found, present.tolist())]
 
 
 def _array(name: str, values: Any) -> Any:
     """Converts a column for the compiled part: unsigned, native-endian and contiguous."""
+    if isinstance(values, _ADDRESS):
+        return int(values)
     if isinstance(values, (int, np.integer)) and not isinstance(values, (bool, np.bool_)):
         if values < 0:
             raise Error(f"column `{name}`: {values} is negative")
         return int(values)
+    values, present = _without_nulls(name, values)
+    if present is not None:
+        row = int(np.argmin(present))
+        raise Error(f"column `{name}`, row {row}: the value is null; leave such rows out")
     array = np.asarray(values)
     if array.size == 0 and not isinstance(values, np.ndarray):
         array = array.astype(np.uint8)
@@ -63,6 +189,31 @@ def _whole(packets: Any) -> Any:
     except (TypeError, ValueError) as error:
         names = ", ".join(f"`{name}`" for name in floats)
         raise Error(f"one of the columns {names} has values that are not integers: {error}") from error
+
+
+def _table(columns: Mapping[str, Any]) -> Any:
+    """Makes an Arrow table of columns of which some have nulls."""
+    import pyarrow
+
+    converted: dict[str, Any] = {}
+    for name, values in columns.items():
+        values, present = _without_nulls(name, values)
+        converted[name] = (_array(name, values), present)
+    rows = next((len(array) for array, _ in converted.values() if not isinstance(array, int)), 0)
+    out = {}
+    for name, (array, present) in converted.items():
+        mask = None if present is None else ~present
+        if isinstance(array, int):
+            width = (array.bit_length() + 7) // 8 or 1
+            array = np.full(rows, array, np.uint64) if width <= 8 else _bytes(name, [array.to_bytes(16, "big")] * rows)
+        if array.ndim == 2:
+            kind = pyarrow.binary(array.shape[1])
+            there = [True] * len(array) if present is None else present.tolist()
+            rows_of_bytes = [row.tobytes() if is_there else None for row, is_there in zip(array, there)]
+            out[name] = pyarrow.array(rows_of_bytes, kind)
+        else:
+            out[name] = pyarrow.array(array, mask=mask)
+    return pyarrow.table(out)
 
 
 def _note_missing(missing: list[str]) -> None:
@@ -127,8 +278,8 @@ class Classifier:
         `packets` are columns named as fields in rules (`nw_src`, `tp_dst`, …; see `fields`):
 
         - a mapping of names to numpy arrays of integers (signed ones are reinterpreted as unsigned), to arrays of `uint8` with one row
-          per packet (IPv6 and MAC addresses in network byte order), or to one integer for all packets.
-          The result is an array of `int32`; -1 without a match.
+          per packet (IPv6 and MAC addresses in network byte order), to columns of pyarrow, polars or pandas, or to one integer (or object
+          of `ipaddress`) for all packets. A null is an absent field, and requires pyarrow. The result is an array of `int32`; -1 without a match.
         - an Arrow table or record batch, or an object with the PyCapsule interface (pyarrow, polars, DuckDB, pandas): integers and
           fixed-size binaries are read without copying. The result is a Series for a polars frame, else a pyarrow array; null without a
           match. Columns that are not fields are ignored; a null is an absent field.
@@ -146,6 +297,9 @@ class Classifier:
         if threads is not None and threads < 1:
             raise Error(f"{threads} threads; expected at least one")
         if isinstance(packets, Mapping):
+            if any(_without_nulls(name, values)[1] is not None for name, values in packets.items()):
+                found = self.classify(_table(packets), threads=threads)
+                return np.asarray(found.fill_null(int(_NONE))).view(np.int32)
             _note_missing(self._rules.missing(list(packets), False))
             columns = {name: _array(name, values) for name, values in packets.items()}
             return self._rules.classify_numpy(columns, threads).view(np.int32)
@@ -168,14 +322,14 @@ class Classifier:
         """
         return self._rules.insert_text(rules)
 
-    def explain(self, packet: Mapping[str, int]) -> dict[str, Any]:
+    def explain(self, packet: Mapping[str, Any]) -> dict[str, Any]:
         """Explains the lookup of one packet: `rule`, `next_rule` (which would match without it), `engine`, `variant`, the number of
         `nodes` and `rules` read, and the bits of each field that the result `depends_on`.
 
         >>> Classifier.from_rules("udp,tp_dst=53,actions=drop").explain({"nw_src": 1, "nw_proto": 17, "tp_dst": 53})["rule"]
         0
         """
-        return self._rules.explain_packet(dict(packet))
+        return self._rules.explain_packet({name: int(value) if isinstance(value, _ADDRESS) else value for name, value in packet.items()})
 
     def remove(self, rule: int) -> bool:
         """Removes the rule of this number; returns whether it existed."""
@@ -250,10 +404,11 @@ class RouteTable:
     def lookup(self, addresses: Any) -> np.ndarray:
         """Returns the next hop of each address, -1 without a route, as an array of `int64`.
 
-        `addresses` are 32-bit integers for IPv4, or rows of 16 bytes for IPv6. Next hops that are not numbers in the file are numbered
-        from 1; `next_hop` returns their names.
+        `addresses` are 32-bit integers for IPv4, or rows of 16 bytes for IPv6, as an array or as a column of pyarrow, polars or pandas; a
+        null has no route. Next hops that are not numbers in the file are numbered from 1; `next_hop` returns their names.
         """
-        array = _array("addresses", addresses)
+        values, present = _without_nulls("addresses", addresses)
+        array = _array("addresses", values)
         if isinstance(array, int):
             array = np.array([array])
         if array.ndim == 2:
@@ -262,7 +417,8 @@ class RouteTable:
             raise Error(f"IPv4 addresses have 32 bits; row {int(array.argmax())} has more")
         else:
             found = self._routes.lookup_v4(array.astype(np.uint32, copy=False))
-        return np.where(found == _NONE, np.int64(-1), found.astype(np.int64))
+        absent = found == _NONE if present is None else (found == _NONE) | ~present
+        return np.where(absent, np.int64(-1), found.astype(np.int64))
 
     def route(self, address: str) -> tuple[str, int] | None:
         """Returns the route of an address: prefix and next hop."""
@@ -322,13 +478,22 @@ class CuckooMap:
         self._map.insert(self._rows(keys), np.ascontiguousarray(values, np.uint32))
 
     def lookup(self, keys: Any) -> np.ndarray:
-        """Returns the value of each key, -1 for absent keys, as an array of `int64`."""
+        """Returns the value of each key, -1 for absent keys and for nulls, as an array of `int64`."""
+        keys, present = _without_nulls("keys", keys)
         values, there = self._map.lookup(self._rows(keys))
+        if present is not None:
+            there = there & present
         return np.where(there, values.astype(np.int64), np.int64(-1))
 
     def remove(self, keys: Any) -> np.ndarray:
-        """Removes keys; returns whether each was present."""
-        return self._map.remove(self._rows(keys))
+        """Removes keys; returns whether each was present. A null never is."""
+        keys, present = _without_nulls("keys", keys)
+        rows = self._rows(keys)
+        if present is None:
+            return self._map.remove(rows)
+        found = np.zeros(len(rows), bool)
+        found[present] = self._map.remove(np.ascontiguousarray(rows[present]))
+        return found
 
     @property
     def table_bytes(self) -> int:
@@ -362,11 +527,11 @@ class BloomFilter:
             self._filter.insert_numbers(array.astype(np.uint64))
 
     def contains(self, keys: Any) -> np.ndarray:
-        """Returns for each key whether it may be in the set."""
+        """Returns for each key whether it may be in the set. A null is not."""
+        keys, present = _without_nulls("keys", keys)
         array = np.atleast_1d(_array("keys", keys))
-        if array.ndim == 2:
-            return self._filter.contains_rows(array)
-        return self._filter.contains_numbers(array.astype(np.uint64))
+        found = self._filter.contains_rows(array) if array.ndim == 2 else self._filter.contains_numbers(array.astype(np.uint64))
+        return found if present is None else found & present
 
     @property
     def table_bytes(self) -> int:
