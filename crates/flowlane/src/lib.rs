@@ -35,7 +35,7 @@
 //! | access lists | [`ClassifierBuilder`] builds a [`Classifier`] with an [`AclEngine`], which takes changes and looks up; other threads do through a [`Reader`] of [`ClassifierSnapshot`]s; [`NONE`] means no rule; an [`Explanation`] says why a rule won |
 //! | several lists in one pass | [`ClassifierBuilder::build_categories`], [`Classifier::lookup_categories`]: a rule is in some [`Categories`], up to [`CATEGORIES_MAX`] |
 //! | routes | [`read_routes`] parses text into a [`RouteList`]; [`RouteTableBuilder`] builds a [`RouteTable`] of [`IpPrefix`]es, which other threads read through a [`RouteReader`] |
-//! | exact match | [`CuckooMap`]: numbers of 64 bits by keys of 1 to 64 bytes |
+//! | exact match | [`CuckooMap`]: numbers of 64 bits by keys of 1 to 64 bytes, which other threads read through a [`CuckooMapReader`] |
 //! | membership | [`BloomFilter`] |
 //! | the machine | [`set_max_simd`] limits register widths; [`Tuning`] overrides kernels, and [`set_clock`] lets tables measure them |
 //! | errors | [`Error`], of an [`ErrorKind`] |

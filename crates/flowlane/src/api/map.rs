@@ -1,13 +1,15 @@
 //! Exact match, with keys of a length that is known at run time.
 
 use std::fmt;
+use std::sync::Arc;
 
-use super::Error;
 use super::classifier::random_seed;
-use crate::cuckoo::{CuckooConfig, CuckooWriter};
+use super::{CuckooMapReader, Error};
+use crate::cuckoo::beside::Beside;
+use crate::cuckoo::{CuckooConfig, CuckooTable, CuckooWriter};
 
 /// Keys of a batch.
-const CHUNK: usize = 256;
+pub(super) const CHUNK: usize = 256;
 
 /// Most bytes of a key.
 const KEY_BYTES_MAX: usize = 64;
@@ -16,21 +18,28 @@ const KEY_BYTES_MAX: usize = 64;
 const ENTRIES_MAX: usize = 1 << 30;
 
 /// The bit that marks, in the table, the place of a larger value beside it.
-const BESIDE: u32 = 1 << 31;
+pub(super) const BESIDE: u32 = 1 << 31;
 
-/// A table of keys of some number of words.
+/// Lookups in a table of keys of some number of words.
+pub(super) trait View: Send + Sync {
+    fn get(&self, key: &[u8]) -> Option<u32>;
+    /// Values of up to [`CHUNK`] keys, and a bit for each that is there.
+    fn lookup_rows(&self, rows: &[u8], key_bytes: usize, values: &mut [u32], hits: &mut [u64; CHUNK / 64]);
+    fn len(&self) -> usize;
+}
+
+/// A table that can be changed.
 trait Table: Send + Sync {
+    fn view(&self) -> &dyn View;
+    /// The table for readers on other threads.
+    fn shared(&self) -> Arc<dyn View>;
     /// Sets the value of a key and returns the old one. Fails where there is no room.
     fn insert(&mut self, key: &[u8], value: u32) -> Result<Option<u32>, ()>;
     /// Sets the values of keys as far as there is room, and returns their number.
     fn insert_rows(&mut self, rows: &[u8], key_bytes: usize, values: &[u32]) -> usize;
-    fn get(&self, key: &[u8]) -> Option<u32>;
     fn remove(&mut self, key: &[u8]) -> Option<u32>;
-    /// Values of up to [`CHUNK`] keys, and a bit for each that is there.
-    fn lookup_rows(&self, rows: &[u8], key_bytes: usize, values: &mut [u32], hits: &mut [u64; CHUNK / 64]);
     fn entries(&self) -> Box<dyn Iterator<Item = (Vec<u8>, u32)> + '_>;
     fn clear(&mut self);
-    fn len(&self) -> usize;
     fn bytes(&self) -> usize;
 }
 
@@ -51,7 +60,31 @@ fn keys<const W: usize>(rows: &[u8], key_bytes: usize, out: &mut [[u32; W]]) {
     }
 }
 
+impl<const W: usize> View for CuckooTable<W> {
+    fn get(&self, key: &[u8]) -> Option<u32> {
+        self.lookup(&words(key))
+    }
+
+    fn lookup_rows(&self, rows: &[u8], key_bytes: usize, values: &mut [u32], hits: &mut [u64; CHUNK / 64]) {
+        let mut own = [[0; W]; CHUNK];
+        keys(rows, key_bytes, &mut own);
+        self.lookup_many(&own[..values.len()], values, hits);
+    }
+
+    fn len(&self) -> usize {
+        Self::len(self)
+    }
+}
+
 impl<const W: usize> Table for CuckooWriter<W> {
+    fn view(&self) -> &dyn View {
+        &**self
+    }
+
+    fn shared(&self) -> Arc<dyn View> {
+        self.shared_table()
+    }
+
     fn insert(&mut self, key: &[u8], value: u32) -> Result<Option<u32>, ()> {
         Self::insert(self, &words(key), value).map_err(drop)
     }
@@ -69,18 +102,8 @@ impl<const W: usize> Table for CuckooWriter<W> {
         done
     }
 
-    fn get(&self, key: &[u8]) -> Option<u32> {
-        (**self).lookup(&words(key))
-    }
-
     fn remove(&mut self, key: &[u8]) -> Option<u32> {
         Self::remove(self, &words(key))
-    }
-
-    fn lookup_rows(&self, rows: &[u8], key_bytes: usize, values: &mut [u32], hits: &mut [u64; CHUNK / 64]) {
-        let mut own = [[0; W]; CHUNK];
-        keys(rows, key_bytes, &mut own);
-        self.lookup_many(&own[..values.len()], values, hits);
     }
 
     fn entries(&self) -> Box<dyn Iterator<Item = (Vec<u8>, u32)> + '_> {
@@ -93,10 +116,6 @@ impl<const W: usize> Table for CuckooWriter<W> {
         Self::clear(self);
     }
 
-    fn len(&self) -> usize {
-        (**self).len()
-    }
-
     fn bytes(&self) -> usize {
         self.table_bytes() + self.writer_bytes()
     }
@@ -107,7 +126,8 @@ impl<const W: usize> Table for CuckooWriter<W> {
 /// Many keys are one slice of bytes, one key behind the other. Values below 2³¹ lie in the table itself, larger ones beside it, at
 /// the cost of one more read each. The map grows up to its capacity; lookups allocate nothing.
 ///
-/// **Threads.** Changes take `&mut`; any number of threads may look up through `&`.
+/// **Threads.** Changes take `&mut`; any number of threads may look up through `&`. [`CuckooMapReader`]s look up on other threads during
+/// changes; they never wait for the writer, and see each change as it is made.
 ///
 /// ```
 /// use flowlane::CuckooMap;
@@ -127,8 +147,10 @@ pub struct CuckooMap {
     key_bytes: usize,
     entries_max: usize,
     /// Values of [`BESIDE`] and above.
-    beside: Vec<u64>,
-    /// Free places in `beside`.
+    beside: Arc<Beside>,
+    /// Places in `beside` that have been used.
+    places: u32,
+    /// Those of them that are free.
     free: Vec<u32>,
 }
 
@@ -177,7 +199,7 @@ impl CuckooMap {
                 )));
             }
         };
-        Ok(Self { table, key_bytes, entries_max, beside: Vec::new(), free: Vec::new() })
+        Ok(Self { table, key_bytes, entries_max, beside: Arc::default(), places: 0, free: Vec::new() })
     }
 
     /// Sets the value of a key and returns the old one.
@@ -214,7 +236,7 @@ impl CuckooMap {
         let mut small = [0; CHUNK];
         let mut done = 0;
         for (keys, values) in keys.chunks(CHUNK * self.key_bytes).zip(values.chunks(CHUNK)) {
-            let inserted = if self.beside.len() == self.free.len() && values.iter().all(is_small) {
+            let inserted = if self.places as usize == self.free.len() && values.iter().all(is_small) {
                 small.iter_mut().zip(values).for_each(|(small, value)| *small = *value as u32);
                 self.table.insert_rows(keys, self.key_bytes, &small[..values.len()])
             } else {
@@ -243,7 +265,7 @@ impl CuckooMap {
     /// Where the key has not the map's length.
     pub fn get(&self, key: &[u8]) -> Option<u64> {
         assert_eq!(key.len(), self.key_bytes, "bytes of a key");
-        self.table.get(key).map(|own| self.value(own))
+        self.table.view().get(key).map(|own| self.value(own))
     }
 
     /// Writes the value of each key that the map holds, and whether it does; other values stay as they are. Returns the number of keys
@@ -258,7 +280,7 @@ impl CuckooMap {
         let chunks =
             keys.chunks(CHUNK * self.key_bytes).zip(values.chunks_mut(CHUNK)).zip(found.chunks_mut(CHUNK));
         for ((keys, values), found) in chunks {
-            self.table.lookup_rows(keys, self.key_bytes, &mut own[..values.len()], &mut hits);
+            self.table.view().lookup_rows(keys, self.key_bytes, &mut own[..values.len()], &mut hits);
             for (row, ((value, found), own)) in values.iter_mut().zip(found).zip(own).enumerate() {
                 *found = hits[row / 64] >> (row % 64) & 1 == 1;
                 if *found {
@@ -296,8 +318,8 @@ impl CuckooMap {
     /// Removes every key.
     pub fn clear(&mut self) {
         self.table.clear();
-        self.beside.clear();
-        self.free.clear();
+        // Readers may be at them: the places stay.
+        self.free = (0..self.places).rev().collect();
     }
 
     /// Returns every key and its value, in no order.
@@ -306,6 +328,11 @@ impl CuckooMap {
             key.truncate(self.key_bytes);
             (key, self.value(own))
         })
+    }
+
+    /// Returns a reader for another thread.
+    pub fn reader(&self) -> CuckooMapReader {
+        CuckooMapReader::new(self.table.shared(), Arc::clone(&self.beside), self.key_bytes)
     }
 
     /// Returns the bytes of a key.
@@ -320,7 +347,7 @@ impl CuckooMap {
 
     /// Returns the number of keys.
     pub fn len(&self) -> usize {
-        self.table.len()
+        self.table.view().len()
     }
 
     /// Returns whether there are no keys.
@@ -330,7 +357,7 @@ impl CuckooMap {
 
     /// Returns the bytes of the table, as reserved, and of the writer's own structures.
     pub fn table_bytes(&self) -> usize {
-        self.table.bytes() + 8 * self.beside.capacity() + 4 * self.free.capacity()
+        self.table.bytes() + self.beside.size_bytes() + 4 * self.free.capacity()
     }
 
     #[track_caller]
@@ -344,17 +371,17 @@ impl CuckooMap {
             return value as u32;
         }
         let place = self.free.pop().unwrap_or_else(|| {
-            self.beside.push(0);
-            self.beside.len() as u32 - 1
+            self.places += 1;
+            self.places - 1
         });
-        self.beside[place as usize] = value;
+        self.beside.set(place, value);
         BESIDE | place
     }
 
     /// Returns the value of which the table holds `own`.
     #[inline(always)]
     fn value(&self, own: u32) -> u64 {
-        if own < BESIDE { own.into() } else { self.beside[(own & !BESIDE) as usize] }
+        if own < BESIDE { own.into() } else { self.beside.get(own & !BESIDE) }
     }
 
     /// Frees the value of which the table held `own`, and returns it.

@@ -4,6 +4,8 @@
 
 use ::loom::thread;
 
+use std::sync::atomic::Ordering::Release;
+
 use super::geometry::alternate_hash;
 use super::*;
 use crate::isa::Variant;
@@ -137,4 +139,34 @@ fn a_split_hides_none<const W: usize>(batch: bool, displaced: bool) {
 fn goes(hash: u32, displaced: bool) -> bool {
     let hash = if displaced { alternate_hash(hash) } else { hash };
     hash & 3 == 2
+}
+
+/// The place of a removed key gets another key's value, and is then the first one's again: a reader sees a value that the key has
+/// had. The table is one word here, whose writes release and whose reads acquire, as those of the table do.
+#[test]
+fn a_value_beside_the_table_is_that_of_its_key() {
+    use std::sync::Arc;
+
+    use ::loom::sync::atomic::AtomicU32;
+
+    const GONE: u32 = u32::MAX;
+    check(|| {
+        let (beside, place) = (Arc::new(beside::Beside::default()), Arc::new(AtomicU32::new(0)));
+        beside.set(0, 100);
+        let (values, table) = (Arc::clone(&beside), Arc::clone(&place));
+        let reading = thread::spawn(move || {
+            let own = table.load(Acquire);
+            if own == GONE {
+                return None;
+            }
+            let count = values.count(own);
+            if table.load(Acquire) != own { None } else { values.read(own, count) }
+        });
+        place.store(GONE, Release);
+        beside.set(0, 200); // of another key
+        beside.set(0, 300);
+        place.store(0, Release);
+        let found = reading.join().expect("does not panic");
+        assert!(matches!(found, None | Some(100 | 300)), "{found:?}");
+    });
 }

@@ -3,6 +3,7 @@
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 mod batch;
+pub(crate) mod beside;
 mod bucket;
 mod displace;
 mod entry;

@@ -116,6 +116,11 @@ impl<const W: usize> CuckooWriter<W> {
         CuckooReader { table: Arc::clone(&self.table) }
     }
 
+    /// Returns the table that readers look up in.
+    pub(crate) fn shared_table(&self) -> Arc<CuckooTable<W>> {
+        Arc::clone(&self.table)
+    }
+
     /// Returns the bytes that the writer keeps for itself, reserved for [`entries_max`](CuckooTable::entries_max).
     pub fn writer_bytes(&self) -> usize {
         self.metadata.size_bytes()

@@ -79,6 +79,55 @@ fn public_types_are_send_and_tables_sync() {
     shares::<Parser>();
     shares::<Error>();
     shares::<Tuning>();
+    shares::<CuckooMapReader>();
     sends::<Reader>();
     sends::<RouteReader>();
+}
+
+/// Key `k` has values `k` modulo 64 only: small ones in the table, large ones beside it, whose places move from key to key.
+#[test]
+fn map_readers_see_values_of_their_keys_during_changes() {
+    const KEYS: u64 = 64;
+    let mut map = CuckooMap::new(8, 200).unwrap();
+    let stop = AtomicBool::new(false);
+    let row = |key: u64| key.to_le_bytes();
+    // Half of the keys stay, so that readers always find them.
+    (0..KEYS).step_by(2).for_each(|key| _ = map.insert(&row(key), key).unwrap());
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            let (reader, stop) = (map.reader(), &stop);
+            scope.spawn(move || {
+                let keys: Vec<u8> = (0..KEYS).flat_map(row).collect();
+                let (mut large, mut rounds) = (0, 0);
+                while !stop.load(Ordering::Relaxed) || large == 0 || rounds < 10 {
+                    let (mut values, mut found) = ([7; KEYS as usize], [false; KEYS as usize]);
+                    let count = reader.lookup_rows(&keys, &mut values, &mut found);
+                    assert_eq!(count, found.iter().filter(|found| **found).count());
+                    for (key, (value, found)) in (0..KEYS).zip(values.into_iter().zip(found)) {
+                        assert!(found || key % 2 == 1, "key {key} is there");
+                        assert_eq!(value % KEYS, if found { key } else { 7 }, "key {key}: {value}");
+                        assert!(reader.get(&row(key)).is_none_or(|value| value % KEYS == key));
+                        large += u64::from(value >= 1 << 31);
+                    }
+                    rounds += 1;
+                }
+            });
+        }
+        for round in 0..20_000u64 {
+            let key = round * 7 % KEYS;
+            let value = if round % 3 == 0 { key } else { (u64::MAX - round) / KEYS * KEYS + key };
+            if key % 2 == 1 && round % 5 < 2 {
+                map.remove(&row(key));
+            } else {
+                map.insert(&row(key), value).unwrap();
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    let reader = map.reader();
+    assert_eq!(reader.len(), map.len());
+    map.clear();
+    assert!(reader.is_empty() && reader.get(&row(0)).is_none());
+    drop(map);
+    assert_eq!((reader.get(&row(2)), reader.key_bytes()), (None, 8));
 }
