@@ -184,7 +184,7 @@ depends() {
 make_deb() {
     needs deb "$cc" "gcc${cross:+-$multiarch}" && needs deb readelf binutils && needs deb dpkg-deb dpkg || return 0
     needs_emulator deb
-    if [ -n "$quick" ] && [ ! -e bindings/c/target/release/libflowlane_c.so ]; then
+    if [ -n "$quick" ] && [ ! -e "${CARGO_TARGET_DIR:-bindings/c/target}/release/libflowlane_c.so" ]; then
         echo "skipped: package deb; bindings/c/build.sh has not been run"
         return 0
     fi

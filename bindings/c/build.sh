@@ -1,11 +1,15 @@
 #!/usr/bin/env bash
 # Builds the C library in `dist`: lib/libflowlane.so and .a, include/flowlane.h, lib/pkgconfig/flowlane.pc. `PREFIX=/usr/local
 # bindings/c/build.sh` installs it there; LIBDIR is the library directory (default: PREFIX/lib), DESTDIR a staging directory for packages,
-# TARGET a target triple. `--test` runs the tests, with sanitizers and valgrind if available. Requires Rust; for tests a C compiler.
+# TARGET a target triple, CARGO_TARGET_DIR the directory of builds (default: bindings/c/target). `--test` runs the tests, with sanitizers and valgrind if available. Requires Rust; for tests a C compiler.
 set -euo pipefail
+# Relative to where the script is called.
+[ -z "${CARGO_TARGET_DIR-}" ] || CARGO_TARGET_DIR=$(realpath -m "$CARGO_TARGET_DIR")
 cd "$(dirname "$0")"
+target=${CARGO_TARGET_DIR:-$PWD/target}
+export CARGO_TARGET_DIR=$target
 cargo build --release --locked --quiet ${TARGET:+--target "$TARGET"}
-built=target/${TARGET:+$TARGET/}release
+built=$target/${TARGET:+$TARGET/}release
 prefix=${PREFIX:-$PWD/dist}
 libdir=${LIBDIR:-$prefix/lib}
 version=$(sed -n 's/^version = "\(.*\)"/\1/p;T;q' Cargo.toml)
@@ -37,27 +41,33 @@ nm -D --defined-only "$prefix/lib/libflowlane.so" | awk '$2 == "T" {print $3}' |
 
 flags=(-std=c11 -g -Wall -Wextra -Werror "-I$prefix/include")
 shared=("-L$prefix/lib" -lflowlane "-Wl,-rpath,$prefix/lib" -lpthread)
-gcc "${flags[@]}" -O2 -DCOUNT_ALLOCATIONS tests/test.c -o target/test "${shared[@]}" && target/test
-gcc "${flags[@]}" -O2 tests/test.c -o target/test-static "$prefix/lib/libflowlane.a" -lpthread -ldl -lm && target/test-static
-gcc "${flags[@]}" -O1 -fsanitize=address,undefined -fno-sanitize-recover tests/test.c -o target/test-asan "${shared[@]}" && target/test-asan
-if command -v valgrind >/dev/null; then
-    # valgrind does not support AVX-512.
-    FLOWLANE_MAX_SIMD=256 valgrind --quiet --error-exitcode=1 --leak-check=full --show-leak-kinds=definite --errors-for-leak-kinds=definite target/test-static
-else
-    echo "skipped: valgrind is not installed"
-fi
+tries=$target/tries
+mkdir -p "$tries"
+for program in test rules; do
+    gcc "${flags[@]}" -O2 -DCOUNT_ALLOCATIONS "tests/$program.c" -o "$tries/$program" "${shared[@]}" && "$tries/$program"
+    gcc "${flags[@]}" -O2 "tests/$program.c" -o "$tries/$program-static" "$prefix/lib/libflowlane.a" -lpthread -ldl -lm && "$tries/$program-static"
+    gcc "${flags[@]}" -O1 -fsanitize=address,undefined -fno-sanitize-recover "tests/$program.c" -o "$tries/$program-asan" "${shared[@]}" &&
+        "$tries/$program-asan"
+    if command -v valgrind >/dev/null; then
+        # valgrind does not support AVX-512.
+        FLOWLANE_MAX_SIMD=256 valgrind --quiet --error-exitcode=1 --leak-check=full --show-leak-kinds=definite --errors-for-leak-kinds=definite \
+            "$tries/$program-static"
+    else
+        echo "skipped: valgrind is not installed"
+    fi
+done
 # The programs in docs/c.md.
-awk '/^```c$/ {on = 1; n++; next} /^```$/ {on = 0} on {print > ("target/page" n ".c")}' ../../docs/c.md
-for page in 1 2 3; do gcc "${flags[@]}" "target/page$page.c" -o "target/page$page" "${shared[@]}"; done
-[ "$(target/page1 && target/page2 && target/page3)" = $'0 1\n0 2\n0 1, 1 2\n1 1 0: 70 80\n1 1' ]
+awk -v tries="$tries" '/^```c$/ {on = 1; n++; next} /^```$/ {on = 0} on {print > (tries "/page" n ".c")}' ../../docs/c.md
+for page in 1 2 3 4; do gcc "${flags[@]}" "$tries/page$page.c" -o "$tries/page$page" "${shared[@]}"; done
+[ "$("$tries/page1" && "$tries/page2" && "$tries/page3" && "$tries/page4")" = $'0 1\n0 2\nweb: table=0,priority=10,cookie=0x1,tcp,tp_dst=80,nw_dst=10.0.0.0/8 actions=drop\n0 1, 1 2\n1 1 0: 70 80\n1 1' ]
 # The header must compile as C++.
 echo '#include <flowlane.h>' | g++ -std=c++17 -Wall -Werror "-I$prefix/include" -x c++ -fsyntax-only -
-gcc "${flags[@]}" -O2 examples/captures.c -o target/captures "${shared[@]}"
-examples/try.sh target/captures
+gcc "${flags[@]}" -O2 examples/captures.c -o "$tries/captures" "${shared[@]}"
+examples/try.sh "$tries/captures"
 if pkg-config --exists libdpdk 2>/dev/null; then
     # shellcheck disable=SC2046
-    gcc "${flags[@]}" -O2 $(pkg-config --cflags libdpdk) examples/dpdk_acl.c -o target/dpdk_acl "${shared[@]}" $(pkg-config --libs libdpdk)
-    target/dpdk_acl
+    gcc "${flags[@]}" -O2 $(pkg-config --cflags libdpdk) examples/dpdk_acl.c -o "$tries/dpdk_acl" "${shared[@]}" $(pkg-config --libs libdpdk)
+    "$tries/dpdk_acl"
 else
     echo "skipped: the DPDK example; DPDK is not installed (pkg-config libdpdk)"
 fi

@@ -57,6 +57,18 @@
 // One value for all packets, of `bytes` bytes in network byte order.
 #define FL_ONE 17
 
+// The field equals the value.
+#define FL_IS 0
+
+// The field equals the value in the bits of `mask_range`.
+#define FL_MASKED 1
+
+// The first `mask_range` bits of the field are those of the value.
+#define FL_PREFIX 2
+
+// The port lies between the value and `mask_range`, both included.
+#define FL_RANGE 3
+
 // An access list. One thread at a time may change it.
 typedef struct fl_acl fl_acl;
 
@@ -138,6 +150,38 @@ typedef struct {
   // Number of bytes, for FL_BYTES.
   uint32_t bytes;
 } fl_record_field;
+
+// A condition of a rule on one field.
+typedef struct {
+  // Field number; see fl_field().
+  uint32_t field;
+  // FL_IS, FL_MASKED, FL_PREFIX or FL_RANGE.
+  uint32_t kind;
+  // Value in host byte order: 0xc0000201 is 192.0.2.1.
+  uint64_t value;
+  // Upper 64 bits of the value of a field with more than 64 bits, such as an IPv6 address.
+  uint64_t value_high;
+  // Mask, prefix length or last port, by the kind.
+  uint64_t mask_range;
+  // Upper 64 bits of a mask.
+  uint64_t mask_high;
+} fl_condition;
+
+// A rule. Set `size`, and unused members to 0.
+typedef struct {
+  // sizeof(fl_rule), the distance from one rule of an array to the next.
+  size_t size;
+  // Conditions that a packet must meet, all of them. A field needs its prerequisites, as in a text: ports need dl_type and nw_proto.
+  const fl_condition *conditions;
+  // Number of conditions; 0 matches every packet.
+  size_t conditions_count;
+  // Data of the caller's: a number or a pointer, which fl_reader_users returns. In a text it is written `cookie=NUMBER`.
+  uint64_t user;
+  // The highest priority wins; of equal ones the rule inserted first.
+  uint32_t priority;
+  // Lists that the rule is in: bit 0 for the first list; 0 for the first alone.
+  uint32_t lists;
+} fl_rule;
 
 #ifdef __cplusplus
 extern "C" {
@@ -399,6 +443,39 @@ int32_t fl_routes_lookup_ipv6(fl_routes_reader *reader,
                               const uint8_t (*addresses)[16],
                               size_t count,
                               uint32_t *next_hops);
+
+// Creates a list of `count` rules, which are numbered from 0. `config` may be NULL; its table is not used.
+//
+// Errors: FL_INPUT with the rule and condition that is wrong; FL_LIMIT.
+int32_t fl_acl_from_rules(const fl_rule *rules,
+                          size_t count,
+                          const fl_acl_config *config,
+                          fl_acl **acl);
+
+// Adds `count` rules, all or none. They are numbered consecutively from `*first` (may be NULL) on; readers see them after fl_acl_commit.
+//
+// Errors: FL_INPUT with the rule and condition that is wrong; FL_LIMIT.
+int32_t fl_acl_insert_rules(fl_acl *acl,
+                            const fl_rule *rules,
+                            size_t count,
+                            uint32_t *first);
+
+// Writes a rule as text, as fl_acl_from_text reads it, with a NUL at its end: as much as `bytes` bytes hold. `*length` (may be
+// NULL) receives the length of the whole text without the NUL; `text` may be NULL if `bytes` is 0.
+//
+// Errors: FL_INPUT if there is no such rule.
+int32_t fl_acl_rule_text(const fl_acl *acl,
+                         uint32_t rule,
+                         char *text,
+                         size_t bytes,
+                         size_t *length);
+
+// Writes the data of each of `count` rules, as lookups return them: the `user` of fl_rule, or the cookie of a text. It is 0 for FL_NONE, for
+// rules without data, and for rules whose removal was committed between the lookup and this call.
+int32_t fl_reader_users(const fl_reader *reader,
+                        const uint32_t *rules,
+                        size_t count,
+                        uint64_t *users);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -2,10 +2,14 @@
 
 use std::ffi::c_char;
 
-use flowlane::{ClassifierSnapshot, CATEGORIES_MAX, Classifier, ClassifierBuilder, Reader, Rule, read_rules};
+use flowlane::{
+    AclEngine, CATEGORIES_MAX, Categories, Classifier, ClassifierBuilder, ClassifierSnapshot, Reader, Rule,
+    read_rules,
+};
 use flowlane_capture::read_text;
 
 use crate::error::{CallError, CallResult, array, free, give_handle, guarded, handle, handle_mut, text};
+use crate::rules::Users;
 
 /// Rule number of packets that match no rule.
 pub const FL_NONE: u32 = u32::MAX;
@@ -39,17 +43,62 @@ pub struct fl_acl_config {
 pub struct fl_acl {
     rules: Classifier,
     table: u8,
+    users: Users,
+}
+
+impl fl_acl {
+    /// Publishes the rules to readers.
+    pub fn new(rules: Classifier, table: u8) -> Self {
+        let mut built = Self { rules, table, users: Users::default() };
+        built.commit();
+        built
+    }
+
+    fn commit(&mut self) {
+        self.users.publish(self.rules.rules());
+        self.rules.publish();
+    }
+
+    /// Returns the rule of a number.
+    pub fn rule(&self, number: u32) -> Option<&Rule> {
+        self.rules.rule(number)
+    }
+
+    /// Adds rules to their lists, all or none of them, and returns the number of the first.
+    pub fn insert(&mut self, rules: Vec<(Rule, Categories)>) -> CallResult<u32> {
+        let begin = self.rules.next_number();
+        let mut done = Vec::with_capacity(rules.len());
+        for (number, (rule, lists)) in (begin..).zip(rules) {
+            let rule = Rule { table: self.table, ..rule };
+            match self.rules.insert_numbered([(number, rule)], lists) {
+                Ok(()) => done.push(number),
+                Err(refused) => {
+                    done.into_iter().for_each(|number| _ = self.rules.remove(number));
+                    return Err(refused.into());
+                }
+            }
+        }
+        Ok(begin)
+    }
 }
 
 /// A reader, which one thread uses for lookups.
 #[allow(non_camel_case_types, reason = "a name in C")]
-pub struct fl_reader(Reader);
+pub struct fl_reader {
+    reader: Reader,
+    users: Users,
+}
 
 impl fl_reader {
+    /// Returns the data of callers, by rule.
+    pub fn users(&self) -> &Users {
+        &self.users
+    }
+
     /// Returns the latest committed list.
     #[inline]
     pub fn list(&mut self) -> &ClassifierSnapshot {
-        self.0.list()
+        self.reader.list()
     }
 }
 
@@ -57,7 +106,7 @@ impl fl_reader {
 ///
 /// # Safety
 /// `config` is NULL, or points to as many bytes as its size states.
-unsafe fn configured(config: *const fl_acl_config) -> CallResult<(ClassifierBuilder, u8)> {
+pub unsafe fn configured(config: *const fl_acl_config) -> CallResult<(ClassifierBuilder, u8)> {
     let mut given = fl_acl_config {
         size: 0,
         engine: std::ptr::null(),
@@ -80,7 +129,8 @@ unsafe fn configured(config: *const fl_acl_config) -> CallResult<(ClassifierBuil
     }
     // SAFETY: the caller's.
     let name = if given.engine.is_null() { "auto" } else { unsafe { text(given.engine, "engine")? } };
-    let mut own = ClassifierBuilder::new().engine(name)?;
+    let engine: AclEngine = name.parse().map_err(flowlane::Error::from)?;
+    let mut own = ClassifierBuilder::new().engine(engine);
     let most = |given: u64| usize::try_from(given).unwrap_or(usize::MAX);
     // 0 selects the default.
     if given.rules_max > 0 {
@@ -108,13 +158,13 @@ fn build(lists: Vec<Vec<Rule>>, (config, table): (ClassifierBuilder, u8)) -> Cal
     for (category, rules) in lists.into_iter().enumerate() {
         firsts.push(next);
         let len = rules.len() as u32;
-        all.extend(numbered(next, rules, table).map(|(number, rule)| (number, rule, 1 << category)));
+        let own = Categories::of([category])?;
+        all.extend(numbered(next, rules, table).map(|(number, rule)| (number, rule, own)));
         next += len;
     }
     let mut rules = config.build_categories(all)?;
     rules.reserve_numbers_below(next);
-    rules.publish();
-    Ok((fl_acl { rules, table }, firsts))
+    Ok((fl_acl::new(rules, table), firsts))
 }
 
 /// Creates a list from a file of flows, as ovs-ofctl reads them, or ClassBench filters, optionally compressed by gzip or
@@ -267,7 +317,7 @@ pub unsafe extern "C" fn fl_acl_insert_into(
         }
         let rules = read_rules(rules, "rules")?;
         let (begin, len) = (acl.rules.next_number(), rules.len() as u32);
-        acl.rules.insert_numbered(numbered(begin, rules, acl.table), 1 << list)?;
+        acl.rules.insert_numbered(numbered(begin, rules, acl.table), Categories::of([list as usize])?)?;
         // Numbers of other tables' rules are used up as well.
         acl.rules.reserve_numbers_below(begin.saturating_add(len));
         if !first.is_null() {
@@ -294,7 +344,7 @@ pub unsafe extern "C" fn fl_acl_remove(acl: *mut fl_acl, rule: u32) -> i32 {
 pub unsafe extern "C" fn fl_acl_commit(acl: *mut fl_acl) -> i32 {
     guarded(|| {
         // SAFETY: the caller's.
-        unsafe { handle_mut(acl, "acl")? }.rules.publish();
+        unsafe { handle_mut(acl, "acl")? }.commit();
         Ok(())
     })
 }
@@ -304,7 +354,10 @@ pub unsafe extern "C" fn fl_acl_commit(acl: *mut fl_acl) -> i32 {
 pub unsafe extern "C" fn fl_reader_new(acl: *const fl_acl, reader: *mut *mut fl_reader) -> i32 {
     guarded(|| {
         // SAFETY: the caller's.
-        unsafe { give_handle(fl_reader(handle(acl, "acl")?.rules.reader()), reader) }
+        let acl = unsafe { handle(acl, "acl")? };
+        let built = fl_reader { reader: acl.rules.reader(), users: acl.users.clone() };
+        // SAFETY: the caller's.
+        unsafe { give_handle(built, reader) }
     })
 }
 

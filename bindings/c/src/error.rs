@@ -28,6 +28,10 @@ impl CallError {
     pub fn input(text: impl Display) -> Self {
         Self { code: FL_INPUT, text: text.to_string() }
     }
+
+    pub fn message(&self) -> &str {
+        &self.text
+    }
 }
 
 impl From<std::io::Error> for CallError {

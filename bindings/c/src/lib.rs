@@ -9,6 +9,7 @@ mod layout;
 mod lookup;
 mod map;
 mod routes;
+mod rules;
 
 /// Version of the interface. It is incremented when programs compiled with an older header would no longer work. Structures
 /// may grow at their end without a new version, because their size states what the program knows.
