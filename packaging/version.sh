@@ -12,6 +12,8 @@ if [ $# -gt 0 ]; then
     [[ $1 =~ ^[0-9]+\.[0-9]+\.[0-9]+(-[a-z]+\.[0-9]+)?$ ]] || { echo "version.sh: \`$1\` is not a version; examples: 0.2.0, 0.2.0-rc.1" >&2 && exit 1; }
     old=$(version_of Cargo.toml)
     sed -i "0,/^version = \"$old\"\$/s//version = \"$1\"/" Cargo.toml "${bindings[@]/%//Cargo.toml}"
+    # Crates that are published need exactly this version of each other.
+    sed -i "s/version = \"=$old\"/version = \"=$1\"/" Cargo.toml
     for folder in . "${bindings[@]}" fuzz; do cargo update --quiet --offline --workspace --manifest-path "$folder/Cargo.toml"; done
 fi
 version=$(version_of Cargo.toml)

@@ -39,3 +39,8 @@ pub use crate::rule::{Match, PortRange, Priority, Rule};
 #[cfg(doctest)]
 #[doc = include_str!("../../../../docs/rust.md")]
 struct Page;
+
+/// The page of the package, whose example is a test.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;

@@ -9,6 +9,7 @@
 //! | files ≤ 600 lines, functions ≤ 70, and nothing long grows | CONTRIBUTING.md |
 //! | names of items and files have no empty words | here |
 //! | documents name files that exist | here |
+//! | manifests of published crates are complete, the minimum version of Rust is tested | docs/releasing.md |
 //! | documents, comments and messages have no banned word or opening | CONTRIBUTING.md |
 //!
 //! `known.rs` records today's exceptions. Each rule is a function from a [`Tree`](tree::Tree) to complaints, and its
@@ -26,6 +27,7 @@ mod length;
 mod modules;
 mod names;
 mod order;
+mod packages;
 mod source;
 mod tree;
 mod words;
@@ -76,6 +78,16 @@ fn names_have_no_empty_words() {
 #[test]
 fn documents_name_files_that_exist() {
     assert_tidy(&document::links(&Tree::of_this_repository()));
+}
+
+#[test]
+fn published_crates_have_what_readers_and_crates_io_ask_for() {
+    assert_tidy(&packages::packages(&Tree::of_this_repository()));
+}
+
+#[test]
+fn the_minimum_version_of_rust_is_the_one_that_is_tested() {
+    assert_tidy(&packages::rust_version(&Tree::of_this_repository()));
 }
 
 #[test]
