@@ -424,3 +424,19 @@ fn schema_cpu_completions_man_and_help_work() {
     assert!(fs::read_to_string(at.join("pages/flowlane.1")).unwrap().contains("flowlane"));
     assert!(run(at, "switch run --help", 0).0.contains("Examples:"));
 }
+
+#[test]
+fn rules_learn_into_their_own_table_and_earlier_ones() {
+    let folder = tempdir().unwrap();
+    let config = |table: u8| {
+        format!(
+            "[[port]]\nnumber = 1\nopen = \"gen:udp\"\n[[table]]\nnumber = 0\nrules = [\"actions=resubmit(,5)\"]\n\
+             [[table]]\nnumber = 5\nrules = [\"ip,actions=learn(table={table},priority=9,eth_type=0x800,NXM_OF_IP_SRC[])\"]\n"
+        )
+    };
+    for (table, code) in [(5, 0), (0, 0), (6, 2)] {
+        fs::write(folder.path().join("s.toml"), config(table)).unwrap();
+        let (_, error) = run(folder.path(), "switch run s.toml --packets 100", code);
+        assert!(code == 0 || error.contains("there is no table 6"), "{error}");
+    }
+}

@@ -128,6 +128,15 @@ impl Pipeline {
         self.add(number, name, Engine::Later(deferred), miss, Vec::new());
     }
 
+    /// Lets rules that are added from now on learn into tables that will be added later, as a table's own rules into itself.
+    ///
+    /// # Panics
+    /// As [`add_table`](Self::add_table).
+    pub(crate) fn expect_tables(&mut self, numbers: impl IntoIterator<Item = u8>) {
+        let (ruleset, _) = self.own().expect("no control owns the rules");
+        numbers.into_iter().for_each(|number| ruleset.expect_table(number));
+    }
+
     /// Adds a table with these rules, or replaces one of this number, with the engine that `build` makes of all rules at once, in
     /// their order. The result is as if [`add_rule`](Self::add_rule) had added them one by one; the tables that they lead to must
     /// exist.

@@ -295,6 +295,8 @@ impl Setup {
         rules.sort_by_key(|rule| Reverse(rule.priority));
         let mut rules_of: BTreeMap<u8, Vec<Rule>> = BTreeMap::new();
         rules.into_iter().for_each(|rule| rules_of.entry(rule.table).or_default().push(rule));
+        // A rule may learn into any table, whichever is built first.
+        pipeline.expect_tables(self.config.table.iter().map(|table| table.number));
         // The last table first, since rules lead to later ones.
         let mut tables: Vec<(usize, &TableSection)> = self.config.table.iter().enumerate().collect();
         tables.sort_by_key(|(_, table)| Reverse(table.number));

@@ -27,7 +27,7 @@ impl Ruleset {
             return Err(RulesetError::Unsupported { action: action.to_string(), why });
         }
         if let Action::Learn(learn) = action {
-            if self.table(learn.table).is_none() {
+            if !self.learns_into(learn.table) {
                 return Err(RulesetError::NoTable(learn.table));
             }
             // Values differ from packet to packet, not fields.

@@ -355,6 +355,8 @@ pub struct Ruleset {
     /// The tables behind the caches, and those of them that are ordered stages: read for every packet that reaches one.
     behind: TableSet,
     ordered: TableSet,
+    /// Tables that will be added: those before may learn rules into them.
+    expected: TableSet,
     groups: Groups,
     /// `None` while those that the workers began with have not changed.
     resources: Option<Arc<Resources>>,
@@ -383,6 +385,7 @@ impl Ruleset {
             tables: self.tables.map(Table::duplicate),
             behind: self.behind,
             ordered: self.ordered,
+            expected: self.expected,
             groups: self.groups.clone(),
             resources: self.resources.clone(),
             version: self.version,
@@ -491,6 +494,16 @@ impl Ruleset {
     /// Returns the table after this one.
     pub(crate) fn next_table(&self, number: u8) -> Option<u8> {
         (number..=u8::MAX).skip(1).find(|&next| self.has_table(next))
+    }
+
+    /// Lets rules that are checked from now on learn into a table that will be added.
+    pub(crate) fn expect_table(&mut self, number: u8) {
+        self.expected.add(number);
+    }
+
+    /// Returns whether rules may learn into a table.
+    pub(super) fn learns_into(&self, number: u8) -> bool {
+        self.tables.contains(number) || self.expected.has(number)
     }
 
     pub(crate) fn add_table(&mut self, number: u8, table: Table) {
