@@ -460,7 +460,7 @@ pub(crate) enum GenerateVerb {
         #[command(flatten)]
         trace: TraceShape,
         /// Frame length in bytes, without FCS; longer if the headers need it.
-        #[arg(long, default_value_t = 60, value_name = "BYTES")]
+        #[arg(long, default_value = "60", value_name = "BYTES", value_parser = values::bytes)]
         size: usize,
         /// Capture to write: pcapng if the name ends in .pcapng, else pcap.
         #[arg(long, value_name = "FILE")]

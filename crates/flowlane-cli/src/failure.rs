@@ -12,7 +12,9 @@ use flowlane_switch::datapath::RunError;
 use flowlane_switch::mgmt::config::ConfigError;
 use flowlane_switch::mgmt::setup::SetupError;
 use flowlane_switch::port::PortError;
+use serde::Serialize;
 
+use crate::kind::Kind;
 use crate::limits::suggestion;
 use crate::stderr::{self, for_terminal, note};
 
@@ -31,6 +33,8 @@ pub(crate) enum Failure {
     Bug(String),
     /// The reader of the output has closed it: no message.
     OutputClosed,
+    /// A failure that a document on standard output has reported: no message.
+    Reported(Box<Failure>),
 }
 
 /// An error message, with the places in the input that it refers to, if any.
@@ -65,6 +69,22 @@ impl SourceSpans {
 }
 
 impl Diagnostic {
+    /// Converts the message and its places for a document.
+    pub(crate) fn finding(&self) -> Finding {
+        let of_span = |place: &SourceSpans, (span, problem): &(Range<usize>, Option<String>)| {
+            let before = &place.text[..place.text.floor_char_boundary(span.start.min(place.text.len()))];
+            let line_start = before.rfind('\n').map_or(0, |end| end + 1);
+            FoundPlace {
+                file: place.file.clone(),
+                line: before.matches('\n').count() + 1,
+                column: before[line_start..].chars().count() + 1,
+                problem: problem.clone(),
+            }
+        };
+        let places = self.place.iter().flat_map(|place| place.spans.iter().map(|span| of_span(place, span)));
+        Finding { message: self.message.clone(), help: self.help.clone(), places: places.collect() }
+    }
+
     /// Renders the message, the source lines and the suggested fix for a terminal.
     fn render(&self, level: Level<'static>) -> String {
         let mut group = Group::with_title(level.primary_title(self.message.as_str()));
@@ -123,6 +143,24 @@ impl Failure {
         Self::Input(Box::new(Diagnostic { message, help: Some(help), place }))
     }
 
+    /// Lines of a file that do not parse as one of the kinds `expected`; a file of another kind gets one error, which names it.
+    pub(crate) fn lines_of(expected: &[Kind], text: String, errors: &ReadErrors) -> Self {
+        match Self::other_kind(expected, &errors.errors()[0].file, &text) {
+            Some(failure) => failure,
+            None => Self::lines(text, errors),
+        }
+    }
+
+    /// Returns the error of a file that looks like another kind than those `expected`.
+    pub(crate) fn other_kind(expected: &[Kind], file: &str, text: &str) -> Option<Self> {
+        let kind = Kind::of(text).filter(|kind| !expected.contains(kind))?;
+        let wanted = expected.first().map_or("expected here", |kind| kind.name());
+        Some(Self::input_help(
+            format!("{file} looks like {}, not like {wanted}", kind.name()),
+            kind.help(file),
+        ))
+    }
+
     /// Spans of a text that the switch rejected; no change was made.
     pub(crate) fn places(
         message: String,
@@ -143,35 +181,64 @@ impl Failure {
             }
             Self::Input(trouble) => trouble.message.clone(),
             Self::OutputClosed => "the output is closed".to_owned(),
+            Self::Reported(failure) => failure.message(),
+        }
+    }
+
+    /// Returns the exit code.
+    fn code(&self) -> ExitCode {
+        match self {
+            Self::Check(_) => ExitCode::from(1),
+            Self::Input(_) | Self::Usage(_) => ExitCode::from(2),
+            Self::Environment(_) => ExitCode::from(3),
+            Self::Bug(_) => ExitCode::from(101),
+            Self::OutputClosed => ExitCode::SUCCESS,
+            Self::Reported(failure) => failure.code(),
         }
     }
 
     /// Writes the message to standard error; returns the exit code.
     pub(crate) fn report(self) -> ExitCode {
+        let code = self.code();
         match self {
-            Failure::Check(message) => {
-                note!("flowlane: {message}");
-                ExitCode::from(1)
-            }
-            Failure::Input(trouble) => {
+            Self::Check(message) | Self::Bug(message) => note!("flowlane: {message}"),
+            Self::Input(trouble) => {
                 stderr::write(&for_terminal(&io::stderr(), trouble.render(Level::ERROR) + "\n"));
-                ExitCode::from(2)
             }
-            Failure::Usage(message) => {
-                stderr::write(&for_terminal(&io::stderr(), message));
-                ExitCode::from(2)
-            }
-            Failure::Environment(message) => {
-                note!("flowlane: {message}{}", suggestion(&message));
-                ExitCode::from(3)
-            }
-            Failure::Bug(message) => {
-                note!("flowlane: {message}");
-                ExitCode::from(101)
-            }
-            Failure::OutputClosed => ExitCode::SUCCESS,
+            Self::Usage(message) => stderr::write(&for_terminal(&io::stderr(), message)),
+            Self::Environment(message) => note!("flowlane: {message}{}", suggestion(&message)),
+            Self::OutputClosed | Self::Reported(_) => {}
+        }
+        code
+    }
+
+    /// Converts the failure to a finding for a document.
+    pub(crate) fn finding(&self) -> Finding {
+        match self {
+            Self::Input(trouble) => trouble.finding(),
+            other => Finding { message: other.message(), help: None, places: Vec::new() },
         }
     }
+}
+
+/// An error or a warning in a document.
+#[derive(Serialize)]
+pub(crate) struct Finding {
+    message: String,
+    help: Option<String>,
+    places: Vec<FoundPlace>,
+}
+
+/// A place in a file.
+#[derive(Serialize)]
+struct FoundPlace {
+    file: String,
+    /// From 1.
+    line: usize,
+    /// Of the line, in characters from 1.
+    column: usize,
+    /// The problem there, where the message does not cover it.
+    problem: Option<String>,
 }
 
 /// Returns whether another path avoids an error; otherwise the system lacks something, such as room on a disk.
@@ -212,7 +279,8 @@ impl From<ConfigError> for Failure {
     fn from(error: ConfigError) -> Self {
         match error.environment {
             true => Self::Environment(error.to_string()),
-            false => Self::Input(Box::new(error.into())),
+            false => Self::other_kind(&[Kind::Toml], &error.file.display().to_string(), &error.text)
+                .unwrap_or_else(|| Self::Input(Box::new(error.into()))),
         }
     }
 }
@@ -271,7 +339,9 @@ impl From<SetupError> for Failure {
     fn from(error: SetupError) -> Self {
         match error {
             SetupError::Config(error) => error.into(),
-            SetupError::Lines { text, errors } => Self::lines(text, &errors),
+            SetupError::Lines { text, errors } => {
+                Self::lines_of(&[Kind::Flows, Kind::Filters, Kind::Routes, Kind::Toml], text, &errors)
+            }
         }
     }
 }

@@ -11,6 +11,7 @@ use flowlane_capture::{MRT_TABLE, read_bytes, recognise_mrt, text_of};
 
 use crate::arguments::{RoutesFormat, RoutesInput, RulesInput};
 use crate::failure::Failure;
+use crate::kind::Kind;
 use crate::stderr::note;
 
 /// Reads a text file.
@@ -68,7 +69,7 @@ pub(crate) fn read_rules_beside(
         Ok(rules) => rules,
         Err(errors) => {
             drop(numbered);
-            return Err(Failure::lines(text, &errors));
+            return Err(Failure::lines_of(&[Kind::Flows, Kind::Filters], text, &errors));
         }
     };
     if !numbered.is_empty() {
@@ -100,7 +101,7 @@ pub(crate) fn read_routes(input: &RoutesInput) -> Result<(RouteList, &'static st
         RouteOptions { routes_max: input.routes_max, table: &input.table, ..RouteOptions::default() };
     match route_read::read(&text, &path.display().to_string(), given, &options) {
         Ok(routes) => Ok((routes, format.name())),
-        Err(errors) => Err(Failure::lines(text, &errors)),
+        Err(errors) => Err(Failure::lines_of(&[Kind::Routes], text, &errors)),
     }
 }
 

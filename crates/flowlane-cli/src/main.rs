@@ -7,6 +7,7 @@ mod cleanup;
 mod command;
 mod failure;
 mod input;
+mod kind;
 mod limits;
 mod output;
 mod reference;

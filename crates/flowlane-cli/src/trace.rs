@@ -22,6 +22,7 @@ use flowlane_switch::packet::{Frame, Termination, decapsulate};
 
 use crate::arguments::{TraceFormat, TraceInput};
 use crate::failure::Failure;
+use crate::kind::Kind;
 
 /// Limit of bytes buffered ahead, whatever the number of packets.
 const AHEAD_BYTES_MAX: usize = 64 << 20;
@@ -238,7 +239,7 @@ fn text(file: impl Read, input: &TraceInput) -> Result<Packets, Failure> {
         let end = about.map_or(text.len(), |more| at + TEXT_CHUNK_BYTES + more + 1);
         let Ok(headers) = classbench::check_trace(&text[at..end], &name) else {
             let errors = classbench::check_trace(&text, &name).expect_err("a line of it is wrong");
-            return Err(Failure::lines(text, &errors));
+            return Err(Failure::lines_of(&[Kind::Trace], text, &errors));
         };
         if headers > 0 {
             chunks.push_back((at..end, number..number + headers as u64));

@@ -86,8 +86,8 @@ pub(crate) struct FibShape {
     /// Next hop of addresses without a route.
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub(crate) default_next_hop: u64,
-    /// Memory limit of a forwarding table in MiB.
-    #[arg(long, default_value_t = 1024, value_name = "MIB")]
+    /// Memory limit of a forwarding table, in bytes or with a unit (512M, 4G).
+    #[arg(long, default_value = "1G", value_name = "BYTES", value_parser = super::values::bytes)]
     pub(crate) memory_max: usize,
 }
 

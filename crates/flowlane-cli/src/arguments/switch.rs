@@ -1,6 +1,7 @@
 //! Arguments of `flowlane switch`.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
@@ -68,12 +69,12 @@ pub(crate) struct SwitchOptions {
     pub(crate) max_delay: Option<u64>,
     /// Maximum number of rules shown per table, those with most packets first.
     #[arg(long, default_value_t = 20, value_name = "N")]
-    pub(crate) rules: usize,
+    pub(crate) limit: usize,
     /// Run every SIMD variant on every packet, compare with the scalar one, and stop at a difference (exit code 1).
     #[arg(long)]
     pub(crate) validate_simd: bool,
     /// Path of the control socket [default: the standard path, if the switch has system ports (TAP, AF_PACKET)].
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", env = "FLOWLANE_SOCKET")]
     pub(crate) socket: Option<PathBuf>,
     /// Take the place of the switch that runs on the control socket, with its connections, sessions, learned addresses, rules,
     /// groups, meters and added routes; without one, start as usual.
@@ -93,6 +94,9 @@ pub(crate) struct RunningSwitch {
     /// Control socket of the switch [default: the standard path].
     #[arg(long, value_name = "PATH", env = "FLOWLANE_SOCKET")]
     pub(crate) socket: Option<PathBuf>,
+    /// Wait up to this many seconds for a switch that is starting.
+    #[arg(long, value_name = "SECONDS", default_value = "0", hide_default_value = true, value_parser = super::values::seconds)]
+    pub(crate) wait: Duration,
     /// Print as JSON.
     #[arg(long)]
     pub(crate) json: bool,
@@ -104,11 +108,14 @@ pub(crate) enum SwitchVerb {
     Run(SwitchOptions),
     /// Check a configuration and its rules, without opening a port.
     #[command(
-        after_help = "Examples:\n  flowlane switch check examples/quickstart.toml\n  flowlane switch check --explain examples/firewall.toml > firewall.flows"
+        after_help = "Examples:\n  flowlane switch check examples/quickstart.toml\n  flowlane switch check --explain examples/firewall.toml > firewall.flows\n  flowlane switch check --json examples/quickstart.toml"
     )]
     Check {
         /// Configuration file (TOML).
         config: PathBuf,
+        /// Print counts, errors and warnings with their places as JSON.
+        #[arg(long, conflicts_with = "explain")]
+        json: bool,
         /// Print the rules that the section [firewall] expands to, as `ovs-ofctl parse-flows` reads them.
         #[arg(long)]
         explain: bool,
@@ -123,7 +130,7 @@ pub(crate) enum SwitchVerb {
         running: RunningSwitch,
         /// Maximum number of rules shown per table, those with most packets first.
         #[arg(long, default_value_t = 20, value_name = "N")]
-        rules: usize,
+        limit: usize,
     },
     /// Show processing time: the stages of each worker, and packet latency from receive to send.
     #[command(after_help = "Example:\n  flowlane switch stages")]
@@ -153,14 +160,14 @@ pub(crate) enum SwitchVerb {
     },
     /// List the rules of a running switch, with their counters.
     #[command(
-        after_help = "Examples:\n  flowlane switch flows\n  flowlane switch flows --table 0 tcp,tp_dst=22"
+        after_help = "Examples:\n  flowlane switch flows\n  flowlane switch flows --table 0 tcp,tp_dst=22\n  flowlane switch flows --table access"
     )]
     Flows {
         #[command(flatten)]
         running: RunningSwitch,
-        /// Only this table.
-        #[arg(long, value_name = "N")]
-        table: Option<u8>,
+        /// Only this table, by number or name.
+        #[arg(long, value_name = "TABLE")]
+        table: Option<String>,
         /// Only rules within this flow, in the syntax of rule files without actions.
         flow: Vec<String>,
     },
@@ -251,9 +258,9 @@ pub(crate) enum SwitchVerb {
         /// The address whose route is shown.
         #[arg(value_name = "ADDRESS", conflicts_with_all = ["add", "delete"])]
         address: Option<std::net::IpAddr>,
-        /// The table of routes, if there are several.
-        #[arg(long, value_name = "N")]
-        table: Option<u8>,
+        /// The table of routes by number or name, if there are several.
+        #[arg(long, value_name = "TABLE")]
+        table: Option<String>,
         /// Add a route, as `ip route` prints it.
         #[arg(long, value_name = "ROUTE")]
         add: Vec<String>,

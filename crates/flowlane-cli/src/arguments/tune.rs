@@ -27,9 +27,9 @@ pub(crate) struct TuneOptions {
     /// Measure for about a second, with fewer rounds.
     #[arg(long)]
     pub(crate) quick: bool,
-    /// Size limit of the filters and cuckoo tables measured, in MiB, for machines with little memory; larger sizes are then
+    /// Size limit of the filters and cuckoo tables measured, 1M to 512M, for machines with little memory; larger sizes are then
     /// judged by smaller ones. (Route tables take 64 MiB in any case.)
-    #[arg(long, value_name = "MIB", default_value_t = Budget::TABLE_BYTES_MAX >> 20, value_parser = clap::value_parser!(u64).range(1..=Budget::TABLE_BYTES_MAX >> 20))]
+    #[arg(long, value_name = "BYTES", default_value = "512M", value_parser = table_bytes)]
     pub(crate) table_max: u64,
     /// Print the selection in use and its origin, without measuring.
     #[arg(long, conflicts_with_all = ["output", "dry_run", "quick", "table_max"])]
@@ -37,4 +37,12 @@ pub(crate) struct TuneOptions {
     /// Print as JSON.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Parses the size of a measured table.
+fn table_bytes(text: &str) -> Result<u64, String> {
+    let bytes = super::values::bytes(text)? as u64;
+    let (min, max) = (1 << 20, Budget::TABLE_BYTES_MAX);
+    let range = || format!("expected 1M to {}M, with the unit", max >> 20);
+    Some(bytes).filter(|bytes| (min..=max).contains(bytes)).ok_or_else(range)
 }

@@ -3,6 +3,7 @@
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use flowlane::named_enum::Named;
@@ -62,6 +63,12 @@ pub(super) fn bytes(text: &str) -> Result<usize, String> {
     bytes.ok_or_else(|| {
         "expected a number of bytes, optionally with the unit K, M, G or T: 500000, 512M, 4GiB".to_owned()
     })
+}
+
+/// Parses a time in seconds, with decimals if wanted.
+pub(super) fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    seconds.ok_or_else(|| "expected a number of seconds, as 10 or 0.5".to_owned())
 }
 
 /// Parses the path of an input file; `-` is standard input.

@@ -7,9 +7,10 @@ use flowlane::rule::{Format, ReadOptions, Rule, classbench, flow_syntax};
 use serde::Serialize;
 
 use super::import;
-use crate::arguments::{OrAuto, RulesVerb};
+use crate::arguments::{OrAuto, RulesVerb, Source};
 use crate::failure::Failure;
 use crate::input;
+use crate::kind::Kind;
 use crate::output::{self, Output};
 use crate::stderr::note;
 
@@ -31,7 +32,16 @@ pub(crate) fn run(verb: &RulesVerb) -> Result<(), Failure> {
         }
         RulesVerb::Convert { rules, from: Some(from), strict, output, .. } => {
             let file = rules.input().rules;
-            let (text, left_out) = import::convert(&input::read_text(&file)?, *from)?;
+            let source = input::read_text(&file)?;
+            let expected = match from {
+                Source::Iptables => Kind::Iptables,
+                Source::Nft => Kind::NftJson,
+                Source::Cisco => Kind::Cisco,
+            };
+            let (text, left_out) = import::convert(&source, *from).map_err(|failure| {
+                let name = file.display().to_string();
+                Failure::other_kind(&[expected], &name, &source).unwrap_or(failure)
+            })?;
             let mut out = Output::create(output.as_deref())?;
             out.text(&text)?;
             out.finish()?;

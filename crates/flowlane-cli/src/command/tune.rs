@@ -31,7 +31,7 @@ pub(crate) fn run(options: &TuneOptions, named: Option<&Path>) -> Result<(), Fai
     }
     let seconds = if options.quick { QUICK_SECONDS } else { SECONDS };
     let begun = Instant::now();
-    let tuning = hold(seconds, options.table_max << 20);
+    let tuning = hold(seconds, options.table_max);
     let taken = begun.elapsed();
     if let Some(path) = &path {
         Stored::new(&tuning.choices()).write(path)?;

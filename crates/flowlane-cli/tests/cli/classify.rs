@@ -172,7 +172,7 @@ fn errors_name_the_place_and_leave_no_output() {
     let cases = [
         ("classify --rules bad.flows --trace t.trace --output o.csv", "bad.flows:2:12"),
         ("classify --rules none.flows --trace t.trace --output o.csv", "none.flows cannot be read"),
-        ("classify --rules good.flows --trace bad.flows --output o.csv", "bad.flows:1:1"),
+        ("classify --rules good.flows --trace bad.flows --output o.csv", "bad.flows looks like flows"),
         (
             "classify --rules good.flows --trace t.trace --engine quick --output o.csv",
             "engines: auto, linear, tuple",
@@ -446,7 +446,10 @@ fn errors_are_marked_where_the_mistake_is() {
     assert!(err.contains("r.flows:1:4") && !err.contains("\n2 |"), "{err}");
     fs::write(at.join("s.toml"), "[[port]]\nnumber = 1\nopen = \"eth1\"\n[[table]]\nnumber = 0\n").unwrap();
     let (_, err) = run(at, "rules show s.toml", 2);
-    assert!(err.matches("without `actions=`").count() <= 2 && err.contains("looks like TOML"), "{err}");
+    assert!(
+        err.matches("without `actions=`").count() <= 2 && err.contains("looks like the configuration"),
+        "{err}"
+    );
     let (_, err) = run(at, "switch check s.toml", 2);
     assert!(err.contains("s.toml:3") && err.contains("did you mean `afpacket:eth1`"), "{err}");
     fs::write(at.join("latin1.toml"), b"# \xe9\n").unwrap();

@@ -24,5 +24,6 @@ mod tune;
 #[expect(dead_code, reason = "only its own tests are used here; the binary itself has no test target")]
 #[path = "../../src/arguments/values.rs"]
 mod values;
+mod vocabulary;
 mod vswitchd;
 mod what_if;

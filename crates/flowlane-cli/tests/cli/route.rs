@@ -325,7 +325,7 @@ fn errors_name_the_place_and_the_fix() {
         ),
         ("route lookup --routes good.txt --engine dir24 2001:db8::1", 2, ["no IPv6 tables", "compact"]),
         (
-            "route lookup --routes good.txt --engine dir24 --memory-max 1 10.0.0.1",
+            "route lookup --routes good.txt --engine dir24 --memory-max 1M 10.0.0.1",
             2,
             ["bytes", "--memory-max"],
         ),

@@ -8,7 +8,7 @@ use tempfile::tempdir;
 
 /// Measures quickly into `x.toml`, and returns its contents.
 fn tuned(at: &Path) -> String {
-    let (table, note) = run(at, "tune --quick --table-max 1 --output x.toml", 0);
+    let (table, note) = run(at, "tune --quick --table-max 1M --output x.toml", 0);
     assert!(table.contains("bloom-memory") && table.contains("Threshold of megaflow"), "{table}");
     assert!(
         table.contains("Built-in defaults reach at least ") && table.contains("% of the best kernel's rate"),
@@ -96,8 +96,8 @@ fn check_that_a_damaged_file_is_rejected(at: &Path, stored: &str) {
     let cut = stored.rfind(" = \"").unwrap() + 4;
     fs::write(at.join("damaged.toml"), &stored[..cut]).unwrap();
     assert!(run(at, "tune --show --tune damaged.toml", 2).1.contains("line "));
-    let (_, error) = run(at, "tune --dry-run --table-max 513", 2);
-    assert!(error.contains("--table-max") && error.contains("1..=512"), "{error}");
+    let (_, error) = run(at, "tune --dry-run --table-max 513M", 2);
+    assert!(error.contains("--table-max") && error.contains("1M to 512M"), "{error}");
     // Commands that build no tables do not read the file; nor does `tune` itself.
     run(at, "rules show r.rules --tune damaged.toml", 0);
     let (_, error) = run(at, "tune --show --tune none.toml", 2);
@@ -114,7 +114,7 @@ fn the_default_file_is_in_the_users_configuration_directory() {
         command.env_remove("XDG_CONFIG_HOME").env_remove("HOME").env_remove("FLOWLANE_TUNE");
         command.env(variable, at).args(arguments).assert().success().get_output().clone()
     };
-    run("XDG_CONFIG_HOME", &["tune", "--quick", "--table-max", "1"]);
+    run("XDG_CONFIG_HOME", &["tune", "--quick", "--table-max", "1M"]);
     assert!(at.join("flowlane/tune.toml").exists());
     assert_eq!(fs::read_dir(at.join("flowlane")).unwrap().count(), 1, "nothing else is left behind");
     let shown = run("XDG_CONFIG_HOME", &["tune", "--show"]);
@@ -126,7 +126,7 @@ fn the_default_file_is_in_the_users_configuration_directory() {
     let shown = command.env("FLOWLANE_TUNE", &file).args(["tune", "--show"]).assert().success();
     assert!(String::from_utf8_lossy(&shown.get_output().stdout).contains("measured"));
     let before = fs::read(&file).unwrap();
-    let measured = run("XDG_CONFIG_HOME", &["tune", "--quick", "--table-max", "1", "--dry-run", "--json"]);
+    let measured = run("XDG_CONFIG_HOME", &["tune", "--quick", "--table-max", "1M", "--dry-run", "--json"]);
     let measured: serde_json::Value = serde_json::from_slice(&measured.stdout).unwrap();
     let slots = measured["slots"].as_array().unwrap();
     assert!(measured["stored"].is_null() && slots.len() > 10);

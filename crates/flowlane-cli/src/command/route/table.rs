@@ -67,7 +67,7 @@ impl<A: Family> Built<A> {
 fn config(hop_size: HopSize, variant: Option<Variant>, shape: &FibShape) -> FibConfig {
     let config = FibConfig::new(hop_size)
         .with_default_next_hop(shape.default_next_hop)
-        .with_memory_max(shape.memory_max.saturating_mul(1 << 20));
+        .with_memory_max(shape.memory_max);
     let Some(variant) = variant else { return config };
     config.with_variant(variant).expect("checked to be available")
 }

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use flowlane_capture::{CaptureReader, FRAME_MAX, decompress};
 use flowlane_switch::datapath::{Trace, TraceSent, TraceStep};
@@ -22,9 +23,9 @@ use crate::output::{self, count};
 /// Runs a command against a running switch.
 pub(super) fn run(verb: &SwitchVerb) -> Result<(), Failure> {
     match verb {
-        SwitchVerb::Show { running, rules } => {
+        SwitchVerb::Show { running, limit } => {
             let reply = Call::of(running).make("show", json!({}))?;
-            print_reply(running, &reply, |report: Report| shown(&reply, &report, *rules))
+            print_reply(running, &reply, |report: Report| shown(&reply, &report, *limit))
         }
         SwitchVerb::Stages { running } => {
             print_reply(running, &Call::of(running).make("workers", json!({}))?, workers::stages)
@@ -37,6 +38,7 @@ pub(super) fn run(verb: &SwitchVerb) -> Result<(), Failure> {
             workers::top(ask, *interval, *count, running.json)
         }
         SwitchVerb::Flows { running, table, flow } => {
+            let table = table.as_deref().map(|table| table_number(running, table)).transpose()?;
             let flow = flow.join(",");
             let call = Call::about(running, "flow", flow.clone());
             print_reply(running, &call.make("flows", json!({ "table": table, "flow": flow }))?, flows)
@@ -89,8 +91,29 @@ pub(super) fn run(verb: &SwitchVerb) -> Result<(), Failure> {
 /// A request to a switch, with the text that it carries.
 pub(super) struct Call {
     socket: PathBuf,
+    /// The time in which a switch that is starting may begin to answer.
+    wait: Duration,
     file: String,
     text: String,
+}
+
+/// Interval of attempts to reach a switch that is starting.
+const RETRY: Duration = Duration::from_millis(20);
+
+/// Connects to a switch; a missing socket, and one without a listener, may become one in `wait`.
+fn connect(socket: &Path, wait: Duration) -> io::Result<Client> {
+    let begun = Instant::now();
+    loop {
+        match Client::connect(socket) {
+            Err(error)
+                if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
+                    && begun.elapsed() < wait =>
+            {
+                std::thread::sleep(RETRY);
+            }
+            done => return done,
+        }
+    }
 }
 
 impl Call {
@@ -100,7 +123,7 @@ impl Call {
 
     fn about(running: &RunningSwitch, file: &str, text: String) -> Self {
         let socket = running.socket.clone().unwrap_or_else(default_path);
-        Self { socket, file: file.to_owned(), text }
+        Self { socket, wait: running.wait, file: file.to_owned(), text }
     }
 
     fn change(self) -> Result<Value, Failure> {
@@ -117,18 +140,27 @@ impl Call {
         self,
         method: &str,
         params: Value,
-        notice: impl FnMut(&str, Value) -> io::Result<()>,
+        mut notice: impl FnMut(&str, Value) -> io::Result<()>,
     ) -> Result<Value, Failure> {
         let socket = self.socket.display().to_string();
-        let mut client = Client::connect(&self.socket).map_err(|e| {
-            Failure::Environment(format!(
-                "no switch answers on {socket}: {e}; start one with `flowlane switch run`, or give its socket with --socket"
-            ))
-        })?;
-        client.call_noticing(method, &params, notice).map_err(|error| match error {
-            CallError::Rpc(error) => self.failure(error),
-            other => Failure::Environment(format!("{socket}: {other}")),
-        })
+        let begun = Instant::now();
+        loop {
+            let left = self.wait.saturating_sub(begun.elapsed());
+            let mut client = connect(&self.socket, left).map_err(|e| {
+                Failure::Environment(format!(
+                    "no switch answers on {socket}: {e}; start one with `flowlane switch run`, or give its socket with --socket"
+                ))
+            })?;
+            match client.call_noticing(method, &params, &mut notice) {
+                Ok(reply) => return Ok(reply),
+                // It has its socket, and is about to run.
+                Err(CallError::Rpc(error)) if error.code == RpcError::STOPPED && !left.is_zero() => {
+                    std::thread::sleep(RETRY);
+                }
+                Err(CallError::Rpc(error)) => return Err(self.failure(error)),
+                Err(other) => return Err(Failure::Environment(format!("{socket}: {other}"))),
+            }
+        }
     }
 
     /// Converts an error reply, pointing at the lines of the text.
@@ -145,6 +177,30 @@ impl Call {
             _ => Failure::input_help(error.message, "nothing was changed"),
         }
     }
+}
+
+/// Returns the number of a table of a running switch, which is given by number or by the name in its configuration.
+pub(super) fn table_number(running: &RunningSwitch, table: &str) -> Result<u8, Failure> {
+    if let Ok(number) = table.parse() {
+        return Ok(number);
+    }
+    let report = Call::of(running).make("show", json!({}))?;
+    let kinds = ["tables", "route_tables", "stateful_stages"];
+    let tables = kinds.iter().filter_map(|kind| report[kind].as_array()).flatten();
+    let names: Vec<(&str, Option<u64>)> = tables
+        .filter_map(|one| Some((one["name"].as_str()?, one["number"].as_u64())))
+        .filter(|(name, _)| !name.is_empty())
+        .collect();
+    let found =
+        names.iter().find(|(name, _)| *name == table).and_then(|(_, number)| (*number)?.try_into().ok());
+    found.ok_or_else(|| {
+        let known: Vec<&str> = names.iter().map(|(name, _)| *name).collect();
+        let help = match known.is_empty() {
+            true => "no table of this switch has a name: give a number, 0 to 254".to_owned(),
+            false => format!("tables with names: {}; or give a number, 0 to 254", known.join(", ")),
+        };
+        Failure::input_help(format!("--table {table}: the switch has no table of this name"), help)
+    })
 }
 
 fn change(running: &RunningSwitch, command: &str, flow: &[String]) -> Result<(), Failure> {

@@ -4,7 +4,7 @@ use flowlane_switch::mgmt::rpc::{RouteChangeReport, RoutesReport};
 use flowlane_switch::mgmt::setup::RouteReport;
 use serde_json::{Value, json};
 
-use super::client::{Call, print_reply};
+use super::client::{Call, print_reply, table_number};
 use crate::arguments::{RunningSwitch, SwitchVerb};
 use crate::failure::Failure;
 use crate::output::{self, count};
@@ -14,6 +14,7 @@ pub(super) fn run(verb: &SwitchVerb) -> Result<(), Failure> {
     let SwitchVerb::Routes { running, address, table, add, delete, limit } = verb else {
         unreachable!("another command")
     };
+    let table = table.as_deref().map(|table| table_number(running, table)).transpose()?;
     if add.is_empty() && delete.is_empty() {
         return list(running, &json!({ "table": table, "address": address, "limit": limit }));
     }

@@ -152,7 +152,7 @@ pub(super) fn run_switch(options: &SwitchOptions) -> Result<(), Failure> {
         output::json(&Document { seconds, report, changes: replayed })?;
     } else {
         let mut out = Output::create(None)?;
-        out.text(&report::text(&report, seconds, options.rules))?;
+        out.text(&report::text(&report, seconds, options.limit))?;
         if let Some(replayed) = &replayed {
             out.text(&replayed.text())?;
         }
