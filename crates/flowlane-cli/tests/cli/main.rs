@@ -13,6 +13,7 @@ mod outputs;
 mod ports;
 #[cfg(feature = "query")]
 mod query;
+mod recipes;
 mod reference;
 mod route;
 mod sim;
