@@ -3,6 +3,7 @@
 mod bench;
 mod captures;
 mod classify;
+mod coming_from;
 mod control;
 mod gpu;
 mod guard;
