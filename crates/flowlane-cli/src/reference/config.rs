@@ -45,7 +45,7 @@ pub(super) fn page(schema: &Value) -> Page {
     writer.text("A section in two brackets may be there several times. Keys without a default are left out unless they are wanted; those that are required are not. Rules are described in `flowlane-flows(7)`.");
     writer.sections("", schema);
     writer.blocks.push(Block::Heading("Files".to_owned()));
-    writer.text("Files that a configuration names are found beside it. The socket of a running switch is in `/run/flowlane`, or in `$XDG_RUNTIME_DIR/flowlane` where the switch does not run as root; the kernels that `flowlane tune` selected are in `$XDG_CONFIG_HOME/flowlane/tune.toml`, or `~/.config/flowlane/tune.toml`.");
+    writer.text("Files that a configuration names are found beside it. The socket of a running switch is in `$RUNTIME_DIRECTORY` for a service of the system, else in `/run/flowlane`, or in `$XDG_RUNTIME_DIR/flowlane` where the switch does not run as root; the kernels that `flowlane tune` selected are in `$XDG_CONFIG_HOME/flowlane/tune.toml`, or `~/.config/flowlane/tune.toml`.");
     writer.blocks.push(Block::Heading("Exit status".to_owned()));
     let (_, codes) = AFTER_HELP.split_once("Exit codes:\n").expect("the help names them");
     let row = |line: &str| line.trim().split("  ").map(str::to_owned).collect();

@@ -17,16 +17,41 @@ const OTHERS_WRITE: u32 = 0o002;
 /// In a folder with this bit, only the owner of a file removes or renames it.
 const STICKY: u32 = 0o1000;
 
-/// Returns the folder of a user's locks and control socket: `/run/flowlane` for root, `$XDG_RUNTIME_DIR/flowlane` for other users, or
-/// a folder of their own under the temporary one.
+/// The folder of the system's switch.
+const SYSTEM_FOLDER: &str = "/run/flowlane";
+
+/// Returns the folder of locks and control socket: for a service the one that its manager has made (`$RUNTIME_DIRECTORY`), else
+/// `/run/flowlane` for root, `$XDG_RUNTIME_DIR/flowlane` for other users, or a folder of their own under the temporary one.
 pub(crate) fn runtime_folder() -> PathBuf {
-    let user = user();
-    let own = std::env::var_os("XDG_RUNTIME_DIR").filter(|folder| !folder.is_empty());
-    match (user, own) {
-        (0, _) => PathBuf::from("/run/flowlane"),
-        (_, Some(folder)) => Path::new(&folder).join("flowlane"),
-        (user, None) => std::env::temp_dir().join(format!("flowlane-{user}")),
+    folder_for(user(), |name| std::env::var_os(name).filter(|value| !value.is_empty()))
+}
+
+fn folder_for(user: u32, variable: impl Fn(&str) -> Option<OsString>) -> PathBuf {
+    // Several folders are separated by colons.
+    let of_service = variable("RUNTIME_DIRECTORY").and_then(|all| std::env::split_paths(&all).next());
+    match (user, of_service, variable("XDG_RUNTIME_DIR")) {
+        (_, Some(folder), _) if folder.is_absolute() => folder,
+        (0, ..) => PathBuf::from(SYSTEM_FOLDER),
+        (_, _, Some(folder)) => Path::new(&folder).join("flowlane"),
+        (user, _, None) => std::env::temp_dir().join(format!("flowlane-{user}")),
     }
+}
+
+/// Returns whether root may rely on a program of another user that listens on this path: the system's switch, whose folder root has
+/// given to that user.
+pub(crate) fn is_system_socket(path: &Path, other: u32) -> bool {
+    let folder = Path::new(SYSTEM_FOLDER);
+    path.parent() == Some(folder) && user() == 0 && is_given(folder, other)
+}
+
+/// Returns whether root has given a folder to a user: the folder lies where only root makes some.
+fn is_given(folder: &Path, other: u32) -> bool {
+    let metadata = |path: &Path| path.symlink_metadata().ok().filter(std::fs::Metadata::is_dir);
+    let is_of_root = |parent: std::fs::Metadata| {
+        parent.uid() == 0 && parent.mode() & (STICKY | GROUP_WRITES | OTHERS_WRITE) == 0
+    };
+    metadata(folder).is_some_and(|own| own.uid() == other)
+        && folder.parent().and_then(metadata).is_some_and(is_of_root)
 }
 
 /// Returns the effective user of this process.
@@ -165,6 +190,45 @@ mod tests {
         assert!(check_folder(&base.path().join("loop")).unwrap_err().contains("too many"));
         std::fs::write(base.path().join("file"), "").unwrap();
         assert!(check_folder(&base.path().join("file")).unwrap_err().contains("not a folder"));
+    }
+
+    #[test]
+    fn a_service_has_the_folder_that_the_system_has_made_for_it() {
+        let folder = |user, variables: &[(&str, &str)]| {
+            let find = |name: &str| variables.iter().find(|(known, _)| *known == name);
+            folder_for(user, |name| find(name).map(|(_, value)| (*value).into())).display().to_string()
+        };
+        let of_user = ("XDG_RUNTIME_DIR", "/run/user/7");
+        assert_eq!(folder(7, &[("RUNTIME_DIRECTORY", "/run/a:/run/b"), of_user]), "/run/a");
+        assert_eq!(folder(0, &[("RUNTIME_DIRECTORY", "/run/a")]), "/run/a");
+        assert_eq!(folder(7, &[("RUNTIME_DIRECTORY", "relative"), of_user]), "/run/user/7/flowlane");
+        assert_eq!(folder(0, &[of_user]), "/run/flowlane");
+        assert!(folder(7, &[]).ends_with("/flowlane-7"));
+    }
+
+    #[test]
+    fn root_relies_on_a_folder_that_it_has_given_to_a_user() {
+        if user() != 0 {
+            return println!("skipped: needs root");
+        }
+        let base = tempfile::tempdir().unwrap();
+        let parent = base.path().join("run");
+        let folder = parent.join("flowlane");
+        create_dir(&parent).unwrap();
+        create_dir(&folder).unwrap();
+        std::os::unix::fs::chown(&folder, Some(61_002), None).unwrap();
+        let mode = |mode| set_permissions(&parent, Permissions::from_mode(mode)).unwrap();
+        mode(0o755);
+        assert!(is_given(&folder, 61_002) && !is_given(&folder, 61_003));
+        // There, others make folders, too.
+        for open in [0o1777, 0o775, 0o757] {
+            mode(open);
+            assert!(!is_given(&folder, 61_002), "{open:o}");
+        }
+        mode(0o755);
+        symlink(&folder, parent.join("link")).unwrap();
+        assert!(!is_given(&parent.join("link"), 0));
+        assert!(!is_system_socket(&folder.join("control.sock"), 61_002), "it is another folder");
     }
 
     #[test]
