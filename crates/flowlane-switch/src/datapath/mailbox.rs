@@ -2,7 +2,7 @@
 //!
 //! So all state of a worker can be read consistently without a lock. A request must be short, since packets wait meanwhile.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -25,7 +25,13 @@ pub struct Mailbox {
     requests: Arc<Mutex<Requests>>,
     full: Arc<AtomicBool>,
     waker: Notifier,
+    rounds: Arc<Rounds>,
 }
+
+/// The rounds of the worker's loop, in a cache line of their own: each round writes there.
+#[derive(Default)]
+#[repr(align(64))]
+struct Rounds(AtomicU64);
 
 impl Mailbox {
     /// Has the worker run `request` between two bursts; returns its reply, or `None` if the worker does not run or stops before.
@@ -64,6 +70,21 @@ impl Mailbox {
         requests.open = false;
         requests.waiting.clear();
         self.full.store(false, Ordering::Release);
+    }
+
+    /// Counts a round of the worker's loop.
+    #[inline]
+    pub(super) fn count_round(&self) {
+        // The worker alone writes.
+        let rounds = &self.rounds.0;
+        rounds.store(rounds.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+    }
+
+    /// Returns the number of rounds of the worker's loop; `None` while the worker does not run. A worker that waits for packets goes
+    /// round ten times a second.
+    pub fn rounds(&self) -> Option<u64> {
+        let is_open = self.lock().open;
+        is_open.then(|| self.rounds.0.load(Ordering::Relaxed))
     }
 
     /// Returns the notifier that wakes the worker.

@@ -320,6 +320,7 @@ fn poll_loop(
 ) -> Result<(), RunError> {
     let (mut unreported, mut idle) = (0, Idle::default());
     loop {
+        worker.mail.count_round();
         let stops = run.is_to_end();
         if stops {
             rx::drain(worker, burst, run)?;

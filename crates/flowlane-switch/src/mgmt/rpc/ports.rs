@@ -329,6 +329,7 @@ impl ControlServer {
             None => matches!(spec, PortSpec::Tap { .. }),
         };
         let states: Vec<_> = ports.interfaces().map(|(port, spec)| (port, is_up(spec))).collect();
+        self.note_links(&ports, &links);
         *self.links() = Some(links);
         let watchers = self.links_watchers.lock().unwrap_or_else(PoisonError::into_inner);
         watchers.iter().for_each(Thread::unpark);

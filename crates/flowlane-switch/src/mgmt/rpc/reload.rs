@@ -39,6 +39,11 @@ impl ControlServer {
     /// # Errors
     /// Where the configuration is wrong, differs in more than these, or has a port that cannot be opened; nothing has changed.
     pub fn reload(&self, file: Option<&Path>) -> Result<ChangeReport, RpcError> {
+        let _ended = self.begin_reload();
+        self.reload_from(file)
+    }
+
+    fn reload_from(&self, file: Option<&Path>) -> Result<ChangeReport, RpcError> {
         // A pipe or a device might never end.
         if let Some(other) = file.filter(|file| file.metadata().is_ok_and(|metadata| !metadata.is_file())) {
             return Err(RpcError::new(RpcError::PARAMS, format!("{} is not a file", other.display())));

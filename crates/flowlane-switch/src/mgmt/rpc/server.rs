@@ -2,8 +2,8 @@
 
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
@@ -14,8 +14,10 @@ use serde_json::{Value, json};
 
 use super::connections::SMALL;
 use super::controllers::{ControllerReport, Controllers};
+use super::link_notices::LinkNotices;
 use super::message::{PROTOCOL, RpcError, answer, parse_params, shortened, to_json};
 use super::ports::{Links, RemovePortParams};
+use super::progress::ReloadWatch;
 use super::queues::Disciplines;
 use super::take_over::TakeOverSlot;
 use crate::control::{BundleError, Changes, Control, FlowRemoved, FlowStatistics, Refused};
@@ -46,6 +48,12 @@ pub struct ControlServer {
     pub(super) owner: Option<&'static str>,
     spare: Mutex<SpareMemory>,
     pub(super) disciplines: Mutex<Disciplines>,
+    /// Rounds of the periodic work.
+    pub(super) ticks: AtomicU64,
+    /// Called when a reload begins and when it has ended.
+    pub(super) reload_watch: OnceLock<ReloadWatch>,
+    /// Interfaces of ports that have vanished or come back, for the log.
+    pub(super) link_notices: Mutex<LinkNotices>,
 }
 
 /// All counters of a switch.
@@ -178,6 +186,9 @@ impl ControlServer {
             owner: None,
             spare: Mutex::new(SpareMemory::new(begun)),
             disciplines: Mutex::default(),
+            ticks: AtomicU64::new(0),
+            reload_watch: OnceLock::new(),
+            link_notices: Mutex::default(),
         }
     }
 
@@ -204,6 +215,11 @@ impl ControlServer {
 
     pub(super) fn take_over_slot(&self) -> MutexGuard<'_, TakeOverSlot> {
         self.take_over.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// The mailboxes of the workers, in order.
+    pub(super) fn mailboxes(&self) -> &[Mailbox] {
+        &self.mail
     }
 
     pub(crate) fn workers_count(&self) -> usize {
@@ -454,6 +470,7 @@ impl ControlServer {
     /// Runs periodic work: learned rules, rebuilds and timeouts. Call it about ten times a second, and when
     /// [woken](crate::control::Control::wake).
     pub fn tick(&self) {
+        self.ticks.fetch_add(1, Ordering::Relaxed);
         let mut control = self.control();
         control.add_learned();
         control.rebuild_engines();

@@ -186,6 +186,11 @@ impl PortSet {
         self.present.get(&number).map(|port| &port.section)
     }
 
+    /// The number of ports.
+    pub(crate) fn len(&self) -> usize {
+        self.present.len()
+    }
+
     /// The ports that are interfaces of the system, with these.
     pub(crate) fn interfaces(&self) -> impl Iterator<Item = (PortNo, &PortSpec)> {
         let all = self.present.iter().map(|(number, port)| (PortNo(*number), &port.spec));

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use flowlane::rule::action::PortNo;
 use flowlane::rule::group::Group;
@@ -174,6 +174,15 @@ impl Reload {
     pub(crate) fn ports(&self) -> MutexGuard<'_, PortSet> {
         // It is whole between two of its methods.
         self.ports.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Returns the number of ports; `None` while a thread changes them.
+    pub(crate) fn ports_count(&self) -> Option<usize> {
+        match self.ports.try_lock() {
+            Ok(ports) => Some(ports.len()),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner().len()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     /// Reads what a configuration asks for: by default, the one that the switch was started with.
