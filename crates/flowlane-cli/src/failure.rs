@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use crate::kind::Kind;
 use crate::limits::suggestion;
-use crate::stderr::{self, for_terminal, note};
+use crate::stderr::{self, Severity, for_terminal};
 
 /// Reason why a command failed.
 #[derive(Debug)]
@@ -201,12 +201,13 @@ impl Failure {
     pub(crate) fn report(self) -> ExitCode {
         let code = self.code();
         match self {
-            Self::Check(message) | Self::Bug(message) => note!("flowlane: {message}"),
+            Self::Check(message) | Self::Bug(message) => stderr::error!("{message}"),
             Self::Input(trouble) => {
-                stderr::write(&for_terminal(&io::stderr(), trouble.render(Level::ERROR) + "\n"));
+                let text = trouble.render(Level::ERROR) + "\n";
+                stderr::write(Severity::Error, &for_terminal(&io::stderr(), text));
             }
-            Self::Usage(message) => stderr::write(&for_terminal(&io::stderr(), message)),
-            Self::Environment(message) => note!("flowlane: {message}{}", suggestion(&message)),
+            Self::Usage(message) => stderr::write(Severity::Error, &for_terminal(&io::stderr(), message)),
+            Self::Environment(message) => stderr::error!("{message}{}", suggestion(&message)),
             Self::OutputClosed | Self::Reported(_) => {}
         }
         code
@@ -272,7 +273,7 @@ impl From<ConfigError> for Diagnostic {
 /// Writes a warning about a part of a configuration to standard error.
 pub(crate) fn warn(warning: ConfigError) {
     let text = Diagnostic::from(warning).render(Level::WARNING);
-    stderr::write(&for_terminal(&io::stderr(), text + "\n"));
+    stderr::write(Severity::Warning, &for_terminal(&io::stderr(), text + "\n"));
 }
 
 impl From<ConfigError> for Failure {

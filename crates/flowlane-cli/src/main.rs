@@ -11,6 +11,8 @@ mod kind;
 mod limits;
 mod output;
 mod reference;
+mod repeats;
+mod service;
 mod stderr;
 mod trace;
 mod tuning;

@@ -12,12 +12,16 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use flowlane_switch::mgmt::vswitchd::{Daemon, DaemonError, DaemonLog, Hooks, Options, PidFile};
+use flowlane_switch::mgmt::rpc::ReloadEvent;
+use flowlane_switch::mgmt::vswitchd::{
+    Daemon, DaemonError, DaemonLog, DaemonObserver, Hooks, Options, PidFile, Signs,
+};
 use rustix::mm::MlockAllFlags;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::arguments::VswitchdOptions;
 use crate::failure::Failure;
+use crate::service::Supervisor;
 use log::Log;
 use paths::{Paths, tls_files};
 use syslog::Syslog;
@@ -72,6 +76,27 @@ pub(crate) fn run(options: &VswitchdOptions) -> Result<(), Failure> {
     run_daemon(options, paths)
 }
 
+/// Follows the daemon's loop: for the service manager, and for the log.
+struct Observer<'a> {
+    service: &'a Supervisor,
+    log: &'a Log,
+}
+
+impl DaemonObserver for Observer<'_> {
+    fn follow(&self, signs: &Signs<'_>) {
+        self.log.report_left_out();
+        self.service.follow(|| signs.loop_rounds(), || signs.status());
+    }
+
+    fn reload(&self, event: ReloadEvent) {
+        self.service.reload(event);
+    }
+
+    fn stopping(&self) {
+        self.service.stopping();
+    }
+}
+
 fn run_daemon(options: &VswitchdOptions, paths: Paths) -> Result<(), Failure> {
     let (database, tls) = (paths.database(options)?, tls_files(options)?);
     let log = open_log(options, paths.log.as_deref())?;
@@ -104,8 +129,10 @@ fn run_daemon(options: &VswitchdOptions, paths: Paths) -> Result<(), Failure> {
         written.replace(Some(file.map_err(|e| Failure::file(path, "written", &e))?));
     }
     log.info(concat!("Flowlane ", env!("CARGO_PKG_VERSION"), " has started"));
+    let service = Supervisor::of_environment();
     let ready = || {
         log.info("the bridges are those of the database");
+        service.ready();
         if let Some(path) = pid_file.as_deref().filter(|_| is_taking_over) {
             // The other daemon has let go of its bridges, and ends.
             match PidFile::write_within(path, PID_TIMEOUT) {
@@ -117,7 +144,8 @@ fn run_daemon(options: &VswitchdOptions, paths: Paths) -> Result<(), Failure> {
             detach::ready(options.no_chdir);
         }
     };
-    daemon.run(&Hooks { stop: &stop, ready: &ready, reopen: &reopen, log: &log });
+    let observer = Observer { service: &service, log: &log };
+    daemon.run(&Hooks { stop: &stop, ready: &ready, reopen: &reopen, log: &log, observer: &observer });
     log.info("the daemon ends");
     Ok(())
 }

@@ -16,8 +16,22 @@ mod ports;
 mod query;
 mod recipes;
 mod reference;
+#[path = "../../src/repeats.rs"]
+mod repeats;
 mod route;
+#[expect(dead_code, reason = "only its own tests are used here; the binary itself has no test target")]
+#[path = "../../src/service/mod.rs"]
+mod service;
+mod services;
 mod sim;
+#[expect(
+    dead_code,
+    unused_macros,
+    unused_imports,
+    reason = "only its own tests are used here; the binary itself has no test target"
+)]
+#[path = "../../src/stderr.rs"]
+mod stderr;
 mod streams;
 mod support;
 mod switch;

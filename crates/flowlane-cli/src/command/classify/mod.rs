@@ -22,7 +22,7 @@ use crate::arguments::{ClassifyOptions, RulesInput};
 use crate::failure::Failure;
 use crate::input;
 use crate::output::{self, Output, reject_input_as_output};
-use crate::stderr;
+use crate::stderr::{self, Severity};
 use crate::trace::{Chunk, ChunkParser, Trace};
 
 #[derive(Serialize)]
@@ -139,7 +139,7 @@ pub(crate) fn run(options: &ClassifyOptions) -> Result<(), Failure> {
     };
     sink.finish(&verdicts.tail(&summary))?;
     if !options.json {
-        stderr::write(&summary.text());
+        stderr::write(Severity::Info, &summary.text());
     }
     if let Some(path) = &options.hits {
         write_hits(path, &lists, &totals.counts)?;

@@ -13,7 +13,7 @@ use crate::arguments::RouteLookupOptions;
 use crate::failure::Failure;
 use crate::input;
 use crate::output::{self, Output};
-use crate::stderr;
+use crate::stderr::{self, Severity};
 
 #[derive(Clone, Serialize)]
 struct Answer {
@@ -150,7 +150,7 @@ fn write(document: &Document, options: &RouteLookupOptions) -> Result<(), Failur
         out.text(&format!("{address},{prefix},{next_hop},{quote}{via}{quote}\n"))?;
     }
     out.finish()?;
-    document.tables.iter().for_each(|table| stderr::write(&table.text()));
+    document.tables.iter().for_each(|table| stderr::write(Severity::Info, &table.text()));
     Ok(())
 }
 

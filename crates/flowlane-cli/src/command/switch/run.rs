@@ -27,7 +27,8 @@ use super::{client, report, state};
 use crate::arguments::SwitchOptions;
 use crate::failure::Failure;
 use crate::output::{self, Output, count};
-use crate::stderr::note;
+use crate::service::Supervisor;
+use crate::stderr::{self, note, warning};
 
 #[derive(Serialize)]
 struct Document {
@@ -68,6 +69,7 @@ struct Running {
     file: Option<StateFile>,
     signals: SignalThread,
     disciplines: Disciplines,
+    service: Arc<Supervisor>,
 }
 
 /// The disciplines of interfaces, which are removed when dropped, unless another switch has them.
@@ -129,6 +131,7 @@ pub(super) fn run_switch(options: &SwitchOptions) -> Result<(), Failure> {
     options.changes.as_deref().map(|file| setup.check_input(file)).transpose()?;
     let replay =
         options.changes.as_deref().map(|file| Replay::read(file, &Reload::of(&setup))).transpose()?;
+    let _limited = stderr::limit_repeats();
     let mut running = start(options, setup)?;
     if replay.is_some() {
         running
@@ -187,7 +190,7 @@ fn start(options: &SwitchOptions, mut setup: Setup) -> Result<Running, Failure> 
     reload.remove_left_qos();
     // Drop privileges before packets from untrusted sources arrive, and before threads exist: each thread has its own set.
     if let Err(error) = privileges.give_up_others() {
-        note!("flowlane: cannot drop unneeded privileges: {error}");
+        warning!("cannot drop unneeded privileges: {error}");
     }
     switch.workers_mut().iter_mut().for_each(|worker| adjust(worker, options));
     let packet_ins = Arc::new(PacketIns::default());
@@ -202,6 +205,9 @@ fn start(options: &SwitchOptions, mut setup: Setup) -> Result<Running, Failure> 
     };
     let stop = Arc::new(AtomicBool::new(false));
     let served = Arc::new(ControlServer::new(control, reload, stop.clone()));
+    let service = Arc::new(Supervisor::of_environment());
+    let of_reloads = service.clone();
+    served.watch_reloads(Box::new(move |event| of_reloads.reload(event)));
     let disciplines = Disciplines::set_up(&served)?;
     let signals = SignalThread::start(&served)?;
     let socket = match &unconfirmed {
@@ -223,6 +229,7 @@ fn start(options: &SwitchOptions, mut setup: Setup) -> Result<Running, Failure> 
         file,
         signals,
         disciplines,
+        service,
     };
     running.open_agent()?;
     unconfirmed.map(|unconfirmed| running.take_place(unconfirmed, &path, paused)).transpose()?;
@@ -239,7 +246,7 @@ fn follow_kernel((table, number): (u32, u8), served: &Arc<ControlServer>) -> Res
 /// Follows the links of the system's interfaces, where the system allows it.
 #[cfg(target_os = "linux")]
 fn follow_links(served: &Arc<ControlServer>) -> Option<KernelLinks> {
-    let refused = |error: &_| note!("flowlane: warning: links of interfaces are not followed: {error}");
+    let refused = |error: &_| warning!("links of interfaces are not followed: {error}");
     KernelLinks::follow(served.clone()).inspect_err(refused).ok()
 }
 
@@ -268,6 +275,7 @@ impl Running {
             let left = self.left(until, begun);
             let (result, replayed) = self.forward(left, replay, &mut progress)?;
             let Some(request) = self.served.take_over_request() else {
+                self.service.stopping();
                 self.save_last();
                 return Ok(Ended { result, replayed });
             };
@@ -276,11 +284,12 @@ impl Running {
             match request.hand_over(&mut self.switch, &self.served) {
                 Ok(()) => {
                     self.disciplines.leave();
+                    self.service.stopping();
                     note!("flowlane: another process has taken the place of this switch");
                     return Ok(Ended { result, replayed });
                 }
                 Err(HandOverError::NotTaken(error)) => {
-                    note!("flowlane: this switch goes on: {error}");
+                    warning!("this switch goes on: {error}");
                 }
                 Err(error) => {
                     // The other process has an interface.
@@ -311,7 +320,7 @@ impl Running {
         if let Some(file) = &self.file
             && let Err(error) = file.write(&mut self.switch.workers_mut(), &|| false)
         {
-            note!("flowlane: state is not saved: {error}");
+            warning!("state is not saved: {error}");
         }
     }
 
@@ -330,8 +339,8 @@ impl Running {
         progress: impl FnMut(u64) + Send,
     ) -> Result<(Result<(), RunError>, Option<Replayed>), Failure> {
         let (ended, begun) = (&AtomicBool::new(false), Instant::now());
-        let Self { switch, served, stop, file, .. } = self;
-        let (served, stop) = (&**served, &**stop);
+        let Self { switch, served, stop, file, service, .. } = self;
+        let (served, stop, service) = (&**served, &**stop, &**service);
         std::thread::scope(|scope| {
             // Also if a worker panics: the other threads must not wait forever.
             let ending = Ending(ended);
@@ -340,7 +349,7 @@ impl Running {
                 served.control().wake(std::thread::current());
                 while !ended.load(Ordering::Relaxed) {
                     served.tick();
-                    served.renew_qos().iter().for_each(|problem| note!("flowlane: warning: {problem}"));
+                    report_life(served, service);
                     std::thread::park_timeout(TICK);
                 }
             });
@@ -384,6 +393,18 @@ fn open_agent(
     Ok(agent)
 }
 
+/// Reports on a switch that runs: to its log, and to the service manager.
+fn report_life(served: &ControlServer, service: &Supervisor) {
+    served.renew_qos().iter().for_each(|problem| warning!("{problem}"));
+    served.take_link_notices().iter().for_each(|notice| warning!("{notice}"));
+    stderr::report_left_out();
+    // A switch that runs has its ports, rules and control socket.
+    if served.is_running() {
+        service.ready();
+        service.follow(|| served.loop_rounds(), || served.status().map(|status| status.to_string()));
+    }
+}
+
 fn adjust(worker: &mut Worker, options: &SwitchOptions) {
     if options.validate_simd {
         worker.validate();
@@ -399,14 +420,14 @@ fn handle_signals(signals: &mut Signals, served: &ControlServer) {
         if signal == SIGHUP {
             match served.reload(None) {
                 Ok(done) => {
-                    done.problems.iter().for_each(|problem| note!("flowlane: warning: {problem}"));
+                    done.problems.iter().for_each(|problem| warning!("{problem}"));
                     let (added, modified, removed) = (done.added, done.modified, done.removed);
                     let others = client::others_changed(&done);
                     note!(
                         "flowlane: reloaded: {added} rules added, {modified} modified, {removed} deleted{others}"
                     );
                 }
-                Err(error) => note!("flowlane: reload failed, nothing was changed: {error}"),
+                Err(error) => stderr::error!("reload failed, nothing was changed: {error}"),
             }
         } else if served.end() {
             // A second signal ends the program at once.
@@ -432,7 +453,7 @@ fn open_socket(
             Ok(Some(socket))
         }
         (Err(error), None) => {
-            note!("flowlane: {error}");
+            warning!("{error}");
             Ok(None)
         }
         (Err(error), Some(_)) => Err(socket_failure(error)),

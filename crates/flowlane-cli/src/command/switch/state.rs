@@ -13,7 +13,7 @@ use flowlane_switch::mgmt::setup::{Reload, Setup, SetupError};
 
 use crate::failure::Failure;
 use crate::output::count;
-use crate::stderr::note;
+use crate::stderr::{note, warning};
 
 /// Interval at which saving looks whether the run has ended.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -65,7 +65,7 @@ pub(super) fn restore_other(
 /// Reads and checks the file of state. One that is of no use is reported, and not used.
 pub(super) fn read(file: &StateFile) -> Option<SavedFile> {
     file.read().unwrap_or_else(|error| {
-        note!("flowlane: warning: the saved state is not used: {error}");
+        warning!("the saved state is not used: {error}");
         None
     })
 }
@@ -73,7 +73,7 @@ pub(super) fn read(file: &StateFile) -> Option<SavedFile> {
 /// Restores the state of a file, if it is of a switch with the same ports and stages.
 pub(super) fn restore_file(saved: SavedFile, workers: &mut [Worker]) -> Result<(), Failure> {
     if let Err(error) = saved.check_shape(&workers[0]) {
-        note!("flowlane: warning: the saved state is not used: {error}");
+        warning!("the saved state is not used: {error}");
         return Ok(());
     }
     let (restored, _) =
@@ -110,7 +110,7 @@ pub(super) fn save(file: &StateFile, served: &ControlServer, ended: &AtomicBool)
             file.write(&mut &*served, &is_over).err().map_or_else(String::new, |error| error.to_string());
         // One that lasts is reported once.
         if now != problem && !now.is_empty() && !is_over() {
-            note!("flowlane: warning: state is not saved: {now}");
+            warning!("state is not saved: {now}");
         }
         problem = now;
     }

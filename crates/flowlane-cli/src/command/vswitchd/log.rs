@@ -3,13 +3,14 @@
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
-use std::time::SystemTime;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Instant, SystemTime};
 
 use flowlane_switch::mgmt::vswitchd::{DaemonLog, LogDestination, LogLevel, LogLevels, MODULE};
 
 use super::syslog::Syslog;
-use crate::stderr::note;
+use crate::repeats::Repeats;
+use crate::stderr::{self, Severity};
 
 /// The log.
 pub(super) struct Log {
@@ -17,6 +18,7 @@ pub(super) struct Log {
     levels: LogLevels,
     syslog: Syslog,
     file: Mutex<Option<Numbered>>,
+    repeats: Mutex<Repeats>,
 }
 
 /// An open file, and the number of lines that were written by this process.
@@ -32,7 +34,13 @@ impl Log {
     /// Where the file cannot be opened.
     pub(super) fn open(path: Option<&Path>, syslog: Syslog) -> io::Result<Self> {
         let path = path.map(Path::to_owned);
-        let log = Self { path, levels: LogLevels::default(), syslog, file: Mutex::default() };
+        let log = Self {
+            path,
+            levels: LogLevels::default(),
+            syslog,
+            file: Mutex::default(),
+            repeats: Mutex::default(),
+        };
         log.open_file()?;
         Ok(log)
     }
@@ -52,7 +60,19 @@ impl Log {
 
     /// Says something that an operator should know.
     pub(super) fn warn(&self, text: &str) {
-        self.write(LogLevel::Warning, text);
+        if self.repeats().admit(text, Instant::now()) {
+            self.write(LogLevel::Warning, text);
+        }
+    }
+
+    fn repeats(&self) -> MutexGuard<'_, Repeats> {
+        self.repeats.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reports how many messages were left out: to be called now and then.
+    pub(super) fn report_left_out(&self) {
+        let left_out = self.repeats().end_periods(Instant::now());
+        left_out.iter().for_each(|text| self.write(LogLevel::Warning, text));
     }
 
     /// Notes something of the daemon's normal course.
@@ -63,7 +83,12 @@ impl Log {
     fn write(&self, level: LogLevel, text: &str) {
         let takes = |destination| self.levels.takes(destination, level);
         if takes(LogDestination::Console) {
-            note!("flowlane: {text}");
+            let severity = match level {
+                LogLevel::Off | LogLevel::Emergency | LogLevel::Error => Severity::Error,
+                LogLevel::Warning => Severity::Warning,
+                LogLevel::Info | LogLevel::Debug => Severity::Info,
+            };
+            stderr::write(severity, &format!("flowlane: {text}\n"));
         }
         // One line each, whatever others have put into the text.
         let line = format!("{MODULE}|{}|{}", level.name(), text.escape_debug());

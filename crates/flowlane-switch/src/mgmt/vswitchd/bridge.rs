@@ -441,7 +441,8 @@ impl Bridge {
     /// Problems since this was called last, for its operator.
     pub(super) fn take_problems(&mut self) -> Vec<String> {
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        self.problems.drain(..).chain(said.drain(..)).collect()
+        let of_links = self.served.take_link_notices();
+        self.problems.drain(..).chain(said.drain(..)).chain(of_links).collect()
     }
 
     /// Tries ports again that could not be opened.

@@ -26,6 +26,7 @@ mod numbers;
 mod pid_file;
 mod protocol_thread;
 mod qos;
+mod service;
 mod settings;
 mod spanning_tree;
 mod statistics;
@@ -35,6 +36,7 @@ mod unsupported;
 
 pub use log_levels::{LogDestination, LogLevel, LogLevels, MODULE};
 pub use pid_file::PidFile;
+pub use service::{DaemonObserver, Signs};
 
 use std::collections::BTreeMap;
 use std::io;
@@ -46,6 +48,7 @@ use flowlane_ovsdb::{Event, Replica, Session, SessionError, Uuid};
 use serde_json::Value;
 
 use crate::mgmt::openflow::{Address, TlsFiles};
+use crate::mgmt::rpc::ReloadEvent;
 use crate::port::tap;
 use bridge::{Bridge, BridgeEnd};
 use control::Commands;
@@ -97,6 +100,8 @@ pub struct Hooks<'a> {
     pub reopen: &'a AtomicBool,
     /// The log.
     pub log: &'a dyn DaemonLog,
+    /// Follows the daemon's signs of life.
+    pub observer: &'a dyn DaemonObserver,
 }
 
 /// The log of the daemon, as far as commands concern it.
@@ -195,6 +200,8 @@ pub struct Daemon<'a> {
     is_ready: bool,
     /// Since another daemon has taken bridges of this one.
     yielding: Option<Instant>,
+    /// Rounds of the daemon's loop.
+    rounds: u64,
 }
 
 impl<'a> Daemon<'a> {
@@ -224,6 +231,7 @@ impl<'a> Daemon<'a> {
             ports,
             is_ready,
             yielding,
+            rounds: 0,
         })
     }
 
@@ -231,6 +239,7 @@ impl<'a> Daemon<'a> {
     /// says otherwise.
     pub fn run(&mut self, hooks: &Hooks<'_>) {
         self.follow_database(hooks);
+        hooks.observer.stopping();
         self.end_bridges();
     }
 
@@ -251,6 +260,7 @@ impl<'a> Daemon<'a> {
                 Ok(mut connection) => {
                     let followed = self.follow(&mut connection, &mut session, hooks);
                     if followed.is_ok() {
+                        hooks.observer.stopping();
                         // Before the lock is let go of: the next daemon finds their state.
                         self.end_bridges();
                     }
@@ -385,10 +395,12 @@ impl<'a> Daemon<'a> {
     }
 
     fn answer_commands(&mut self, hooks: &Hooks<'_>) {
-        if hooks.reopen.swap(false, Ordering::Relaxed)
-            && let Err(problem) = hooks.log.reopen()
-        {
-            (self.say)(&problem);
+        self.rounds += 1;
+        hooks.observer.follow(&self.signs());
+        if hooks.reopen.swap(false, Ordering::Relaxed) {
+            hooks.observer.reload(ReloadEvent::Began);
+            hooks.log.reopen().err().iter().for_each(|problem| (self.say)(problem));
+            hooks.observer.reload(ReloadEvent::Ended);
         }
         if let Some(commands) = &mut self.commands {
             commands.answer(&self.bridges, hooks.log, &mut self.figures, &self.ports);
