@@ -9,7 +9,7 @@ usage: packaging/build.sh [OPTION].. [PACKAGE]..
 
 Builds the given packages (default: wheel, deb, image, cargo) into dist/:
   wheel    Python wheel for Linux with glibc 2.17 or later (manylinux2014); requires Python 3.10 with venv, and the package index
-  deb      Debian and Ubuntu package: command, C library, manual pages, completions; requires gcc, binutils, dpkg
+  deb      Debian and Ubuntu package: command, C library, manual pages, completions, services; requires gcc, binutils, dpkg
   image    container image of the command, as an archive; requires docker, podman or buildah
   cargo    produces no file: tests `cargo install` into an empty directory
   root     the files of the image, as a directory
@@ -203,8 +203,15 @@ make_deb() {
     "${run[@]}" "$root/usr/bin/flowlane" completions bash >"$share/bash-completion/completions/flowlane"
     "${run[@]}" "$root/usr/bin/flowlane" completions zsh >"$share/zsh/vendor-completions/_flowlane"
     "${run[@]}" "$root/usr/bin/flowlane" completions fish >"$share/fish/vendor_completions.d/flowlane.fish"
+    # Services: neither enabled nor started.
+    install -D -m 644 -t "$root/lib/systemd/system" packaging/systemd/*.service
+    install -D -m 644 packaging/systemd/sysusers.conf "$root/usr/lib/sysusers.d/flowlane.conf"
+    install -D -m 644 -t "$root/etc/flowlane" packaging/systemd/flowlane.toml
     # Documentation and examples.
     mkdir -p "$doc/examples/c"
+    install -D -m 644 -t "$doc/examples/systemd" packaging/systemd/*.conf
+    rm "$doc/examples/systemd/sysusers.conf"
+    cp docs/operation.md "$doc/"
     cp examples/*.toml examples/*.flows examples/*.pcap examples/README.md "$doc/examples/"
     cp bindings/c/examples/*.c "$doc/examples/c/"
     cp README.md "$doc/"
@@ -219,12 +226,14 @@ make_deb() {
     needed=$(depends "$root/usr/bin/flowlane" "$root/usr/lib/$multiarch"/libflowlane.so.*.*)
     mkdir "$root/DEBIAN"
     sed -e "s/@VERSION@/$deb_version/" -e "s/@ARCHITECTURE@/$debian/" -e "s/@MAINTAINER@/$maintainer/" \
-        -e "s/@SIZE@/$(du -sk "$root/usr" | cut -f1)/" \
+        -e "s/@SIZE@/$(du -skc "$root"/{usr,lib,etc} | tail -n 1 | cut -f1)/" \
         -e "s/@DEPENDS@/$needed/" \
         packaging/control >"$root/DEBIAN/control"
     echo "libflowlane 1 flowlane (>= ${deb_version%-1})" >"$root/DEBIAN/shlibs"
     echo "activate-noawait ldconfig" >"$root/DEBIAN/triggers"
-    (cd "$root" && find usr -type f -print0 | LC_ALL=C sort -z | xargs -0 md5sum >DEBIAN/md5sums)
+    (cd "$root/etc" && find . -type f -printf '/etc/%P\n' | LC_ALL=C sort) >"$root/DEBIAN/conffiles"
+    install -m 755 packaging/systemd/{postinst,prerm,postrm} "$root/DEBIAN/"
+    (cd "$root" && find usr lib -type f -print0 | LC_ALL=C sort -z | xargs -0 md5sum >DEBIAN/md5sums)
     find "$root" -type d -exec chmod 755 {} +
     # Test packages need not be small.
     dpkg-deb --root-owner-group ${quick:+-Zgzip -z1} --build "$root" "$out/$name" >/dev/null
@@ -241,6 +250,7 @@ try_deb() {
     [ "$got" = "flowlane $version" ] || die "the command of $1 says \`$got\`"
     "${run[@]}" "$root/usr/bin/flowlane" switch run "$root/usr/share/doc/flowlane/examples/quickstart.toml" >/dev/null
     zcat "$root/usr/share/man/man1/flowlane.1.gz" | grep -q '^\.TH flowlane'
+    try_services "$1" "$root"
     bash -n "$root/usr/share/bash-completion/completions/flowlane"
     if ! command -v pkg-config >/dev/null || ! command -v xxd >/dev/null; then
         echo "skipped: C programs against the package; pkg-config or xxd is not installed (apt-get install pkg-config xxd)"
@@ -262,6 +272,39 @@ try_deb() {
     fi
     rm -r "$root"
     echo "deb tested: $(basename "$1")"
+}
+
+# Tests the services of an unpacked package.
+try_services() { # PACKAGE ROOT
+    local file script
+    for file in lib/systemd/system/flowlane-{switch,vswitchd}.service usr/lib/sysusers.d/flowlane.conf etc/flowlane/flowlane.toml \
+        usr/share/doc/flowlane/operation.md usr/share/doc/flowlane/examples/systemd/afxdp.conf; do
+        [ -s "$2/$file" ] || die "$1 lacks /$file"
+    done
+    mkdir "$work/metadata"
+    dpkg -e "$1" "$work/metadata"
+    grep -qx /etc/flowlane/flowlane.toml "$work/metadata/conffiles" || die "/etc/flowlane/flowlane.toml is not a conffile of $1"
+    for script in postinst prerm postrm; do
+        [ -x "$work/metadata/$script" ] && sh -n "$work/metadata/$script" || die "$script of $1 does not run"
+    done
+    rm -r "$work/metadata"
+    "${run[@]}" "$2/usr/bin/flowlane" switch check "$2/etc/flowlane/flowlane.toml" >/dev/null
+    # Removing or installing the package enables nothing: that is the operator's.
+    [ ! -e "$2/etc/systemd" ] || die "$1 enables a unit"
+    if command -v systemd-analyze >/dev/null; then
+        local unit complaints
+        mkdir "$work/units"
+        for unit in flowlane-{switch,vswitchd}.service; do
+            # With the unpacked command, and without the database's unit, which is another package's.
+            sed -e "s#/usr/bin/flowlane#$2/usr/bin/flowlane#" -e '/^Requires=ovsdb-server/d' "$2/lib/systemd/system/$unit" >"$work/units/$unit"
+            # Other units of this machine may have mistakes of their own.
+            complaints=$(systemd-analyze verify --man=no "$work/units/$unit" 2>&1 | grep -F flowlane || true)
+            [ -z "$complaints" ] || die "a unit of $1: $complaints"
+        done
+        rm -r "$work/units"
+    else
+        echo "skipped: systemd-analyze verify; systemd is not installed (apt-get install systemd)"
+    fi
 }
 
 # Collects the image's files in a directory: the command and its shared libraries, in the default search path of the linker.

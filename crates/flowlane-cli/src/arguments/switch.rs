@@ -22,6 +22,9 @@ With --take-over, the configuration is read and its tables are built first. Then
 state and ends; it goes on if the new one does not. Rules are those of the running switch afterwards: `switch reload` \
 takes those of the file.
 
+As a service (NOTIFY_SOCKET, WATCHDOG_USEC: sd_notify(3)) it reports when it is ready, reloads and ends, and that its workers make \
+progress: docs/operation.md.
+
 A file of changes has one flow-mod per line, in the syntax of `ovs-ofctl bundle`, after its time in seconds:
   @0.5 add table=0,priority=100,tcp,tp_dst=22,actions=drop
   @2.5 delete table=0,tcp";

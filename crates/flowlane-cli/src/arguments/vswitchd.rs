@@ -21,6 +21,9 @@ OVS_LOGDIR, or /var/log/openvswitch. The system's log (`-vsyslog:warn`) is at /d
 A daemon that ends leaves rules, connections, learned addresses, and sessions of protocols in RUNDIR for the next one (`ovs-appctl exit --cleanup`: nothing). Each bridge has
 a control socket, RUNDIR/BRIDGE.control: `flowlane switch show --socket …`, `flowlane switch trace …`.
 
+As a service (NOTIFY_SOCKET, WATCHDOG_USEC: sd_notify(3)) it reports when the bridges are those of the database, and that all workers make
+progress: docs/operation.md.
+
 Interfaces may be of the types system, afxdp, internal, tap, patch, geneve, vxlan, gre, ip6gre, erspan,
 ip6erspan and dummy; others have an `error` in the database.";
 

@@ -1,6 +1,8 @@
 //! The switch and the daemon as services of the system: the service manager's protocol, its log, and files after a kill.
 #![cfg(target_os = "linux")]
 
+mod units;
+
 use std::fs;
 use std::os::linux::fs::MetadataExt;
 use std::os::linux::net::SocketAddrExt;
