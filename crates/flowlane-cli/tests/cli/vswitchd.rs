@@ -16,6 +16,7 @@ mod readme;
 mod restarts;
 mod scripts;
 mod spanning_tree;
+mod supervised;
 mod unsupported;
 
 use std::os::unix::net::UnixStream;
