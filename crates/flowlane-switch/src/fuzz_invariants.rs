@@ -4,12 +4,14 @@
 mod bfd;
 mod connections;
 mod lacp;
+mod metrics;
 mod multicast;
 mod rstp;
 
 pub use bfd::bfd;
 pub use connections::connections;
 pub use lacp::lacp;
+pub use metrics::metrics;
 pub use multicast::multicast;
 pub use rstp::rstp;
 

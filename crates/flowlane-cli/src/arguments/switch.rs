@@ -25,6 +25,10 @@ takes those of the file.
 As a service (NOTIFY_SOCKET, WATCHDOG_USEC: sd_notify(3)) it reports when it is ready, reloads and ends, and that its workers make \
 progress: docs/operation.md.
 
+With a section [metrics] in the configuration, http://127.0.0.1:9464/ is a page of the counters, and \
+http://127.0.0.1:9464/metrics has them for Prometheus (docs/metrics.md):
+  curl -s http://127.0.0.1:9464/metrics
+
 A file of changes has one flow-mod per line, in the syntax of `ovs-ofctl bundle`, after its time in seconds:
   @0.5 add table=0,priority=100,tcp,tp_dst=22,actions=drop
   @2.5 delete table=0,tcp";

@@ -2,6 +2,7 @@
 #![cfg(unix)]
 
 mod connections;
+mod metrics;
 mod mirrors;
 
 use std::fs;

@@ -6,6 +6,7 @@
 mod by_name;
 mod firewall;
 mod gpu;
+mod metrics;
 mod mirror;
 mod network;
 mod qos;
@@ -25,6 +26,7 @@ use serde::{Deserialize, Serialize};
 pub use self::by_name::ByName;
 pub use self::firewall::FirewallSection;
 pub use self::gpu::{GpuMethod, GpuSection};
+pub use self::metrics::MetricsSection;
 pub use self::mirror::MirrorSection;
 pub use self::network::{
     InnerProtocol, MemberSection, NextHopSection, RouteTableSection, TunnelOptionSection,
@@ -62,6 +64,9 @@ pub struct Config {
     pub router: Option<RouterSection>,
     /// A file that connections, learned addresses and sessions are saved in, for a start after a crash.
     pub state: Option<StateSection>,
+    /// Metrics over HTTP, for Prometheus and other collectors, and a page for browsers. Without TLS; other addresses than this
+    /// machine's need a token.
+    pub metrics: Option<MetricsSection>,
     /// A firewall between ports.
     pub firewall: Option<FirewallSection>,
     /// Controllers that drive the switch by OpenFlow.

@@ -6,6 +6,7 @@
 //! | [`setup`] | from a configuration to a switch |
 //! | [`report`] | the counters of workers, as data |
 //! | [`rpc`] | the control socket: JSON-RPC 2.0 |
+//! | [`metrics`] | counters over HTTP |
 //! | `discipline` | the kernel's queues on the interfaces of ports |
 //! | [`kernel_routes`] | the system's routes, followed by netlink |
 //! | [`links`] | the links of its interfaces, likewise |
@@ -20,6 +21,7 @@ pub mod kernel_routes;
 #[cfg(target_os = "linux")]
 pub mod links;
 mod memory;
+pub mod metrics;
 #[cfg(target_os = "linux")]
 mod netlink;
 pub mod openflow;

@@ -218,6 +218,13 @@ pub struct DropReport {
     pub not_learned: u64,
 }
 
+impl StageReport {
+    /// Returns its cycles, of which the report has the quotient.
+    pub(crate) fn cycles(&self) -> u64 {
+        (self.cycles_per_packet * self.packets as f64).round() as u64
+    }
+}
+
 impl DropReport {
     /// Returns each reason in words, and its packets.
     pub fn reasons(&self) -> [(&'static str, u64); 17] {

@@ -9,6 +9,7 @@ mod interfaces;
 mod limits;
 mod lines;
 mod links;
+mod metrics;
 mod mirrors;
 mod numbers;
 mod openflow;

@@ -200,10 +200,46 @@ fn mutated_message(message: &[u8], random: &mut Random) -> Vec<u8> {
     out
 }
 
+/// Requests to the metrics endpoint, several in a row, of which pieces are changed, cut, repeated or random.
+#[test]
+fn mutated_requests_for_metrics_have_one_response_each() {
+    let seeds: Vec<Vec<u8>> = [
+        "GET /metrics HTTP/1.1\r\nHost: 127.0.0.1:9464\r\nAccept: application/openmetrics-text;q=0.5,text/plain;q=0.2\r\n\r\n",
+        "HEAD / HTTP/1.0\r\nConnection: close\r\n\r\n",
+        "GET /events HTTP/1.1\r\nHost: [::1]\r\n\r\n",
+        "POST /trace HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 21\r\n\r\n{\"flow\":\"tcp,in_port\"}",
+    ]
+    .map(|text| text.as_bytes().to_vec())
+    .into();
+    let mut random = Random::new(31);
+    for _ in 0..2000 {
+        let mut bytes = Vec::new();
+        for _ in 0..1 + random.below(4) {
+            bytes.extend(&seeds[random.index(seeds.len())]);
+        }
+        for _ in 0..random.below(6) {
+            let at = random.index(bytes.len());
+            match random.below(4) {
+                0 => bytes[at] = random.bits() as u8,
+                1 => bytes[at] = b"\r\n :/;,0\0"[random.index(9)],
+                2 => bytes.insert(at, b"\r\n \t9\xff"[random.index(6)]),
+                _ => _ = bytes.remove(at),
+            }
+        }
+        if random.chance(0.1) {
+            bytes.truncate(random.index(bytes.len()));
+        }
+        if random.chance(0.1) {
+            bytes.extend((0..random.index(20_000)).map(|_| random.bits() as u8));
+        }
+        fuzz_invariants::metrics(&bytes);
+    }
+}
+
 #[test]
 fn what_fuzzing_found_and_what_it_starts_from_is_replayed() {
     let fuzz = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz");
-    let targets: [(&str, Check); 17] = [
+    let targets: [(&str, Check); 18] = [
         ("packet_parse", fuzz_invariants::packet_parse),
         ("capture", fuzz_invariants::capture),
         ("pcapng_options", fuzz_invariants::pcapng_options),
@@ -215,6 +251,7 @@ fn what_fuzzing_found_and_what_it_starts_from_is_replayed() {
         ("switch", fuzz_invariants::switch),
         ("config", fuzz_invariants::config),
         ("control", fuzz_invariants::control),
+        ("metrics", fuzz_invariants::metrics),
         ("openflow", fuzz_invariants::openflow),
         ("connections", fuzz_invariants::connections),
         ("bfd", fuzz_invariants::bfd),

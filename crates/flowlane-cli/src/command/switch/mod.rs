@@ -50,6 +50,7 @@ impl Checked {
         setup.check()?;
         setup.openflow().map_err(SetupError::from)?;
         setup.state_file().map_err(SetupError::from)?;
+        setup.metrics().map_err(SetupError::from)?;
         Ok(Self {
             ports: setup.ports(),
             tables: setup.tables(),

@@ -11,6 +11,7 @@ use flowlane_switch::datapath::{PacketIns, RunError, Switch, Until, Worker};
 use flowlane_switch::mgmt::kernel_routes::KernelRoutes;
 #[cfg(target_os = "linux")]
 use flowlane_switch::mgmt::links::KernelLinks;
+use flowlane_switch::mgmt::metrics::{MetricsServer, MetricsSetup};
 use flowlane_switch::mgmt::openflow::{Agent, Service};
 use flowlane_switch::mgmt::report::Report;
 use flowlane_switch::mgmt::rpc::{
@@ -59,6 +60,8 @@ struct Running {
     openflow: Option<OpenflowSetup>,
     packet_ins: Arc<PacketIns>,
     agent: Option<Agent>,
+    metrics_setup: Option<MetricsSetup>,
+    metrics: Option<MetricsServer>,
     /// The thread that follows the system's routes.
     #[cfg(target_os = "linux")]
     kernel_routes: Option<KernelRoutes>,
@@ -146,7 +149,7 @@ pub(super) fn run_switch(options: &SwitchOptions) -> Result<(), Failure> {
     bar.finish_and_clear();
     #[cfg(target_os = "linux")]
     drop((running.kernel_routes, running.links));
-    drop((running.socket, running.agent));
+    drop((running.socket, running.agent, running.metrics));
     running.signals.close();
     let workers = running.switch.workers_mut();
     let report = Report::of_all(workers).expect("a switch has a worker");
@@ -173,6 +176,7 @@ pub(super) fn run_switch(options: &SwitchOptions) -> Result<(), Failure> {
 fn start(options: &SwitchOptions, mut setup: Setup) -> Result<Running, Failure> {
     let path = options.socket.clone().unwrap_or_else(default_path);
     let file = setup.state_file().map_err(SetupError::from)?;
+    let metrics_setup = setup.metrics().map_err(SetupError::from)?;
     let mut openflow = setup.openflow().map_err(SetupError::from)?;
     // One for all runs: controllers know the switch by it.
     openflow.iter_mut().for_each(|openflow| _ = openflow.datapath_id.get_or_insert_with(rand::random));
@@ -225,13 +229,15 @@ fn start(options: &SwitchOptions, mut setup: Setup) -> Result<Running, Failure> 
         openflow,
         packet_ins,
         agent: None,
+        metrics_setup,
+        metrics: None,
         socket,
         file,
         signals,
         disciplines,
         service,
     };
-    running.open_agent()?;
+    running.listen()?;
     unconfirmed.map(|unconfirmed| running.take_place(unconfirmed, &path, paused)).transpose()?;
     Ok(running)
 }
@@ -280,7 +286,7 @@ impl Running {
                 return Ok(Ended { result, replayed });
             };
             // The next switch has the same addresses.
-            drop(self.agent.take());
+            drop((self.agent.take(), self.metrics.take()));
             match request.hand_over(&mut self.switch, &self.served) {
                 Ok(()) => {
                     self.disciplines.leave();
@@ -301,7 +307,7 @@ impl Running {
                 return Ok(Ended { result, replayed });
             }
             self.served.resume();
-            self.open_agent()?;
+            self.listen()?;
         }
     }
 
@@ -324,10 +330,12 @@ impl Running {
         }
     }
 
-    /// Lets controllers drive the switch, if any may.
-    fn open_agent(&mut self) -> Result<(), Failure> {
+    /// Lets controllers drive the switch, and collectors read its metrics, if any may.
+    fn listen(&mut self) -> Result<(), Failure> {
         let open = |openflow| open_agent(openflow, &self.served, self.packet_ins.clone());
         self.agent = self.openflow.as_ref().map(open).transpose()?;
+        let open = |setup| open_metrics(setup, &self.served);
+        self.metrics = self.metrics_setup.as_ref().map(open).transpose()?;
         Ok(())
     }
 
@@ -403,6 +411,14 @@ fn report_life(served: &ControlServer, service: &Supervisor) {
         service.ready();
         service.follow(|| served.loop_rounds(), || served.status().map(|status| status.to_string()));
     }
+}
+
+/// Lets collectors read metrics.
+fn open_metrics(setup: &MetricsSetup, served: &Arc<ControlServer>) -> Result<MetricsServer, Failure> {
+    let opened = MetricsServer::open(setup, served.clone());
+    let metrics = opened.map_err(|error| Failure::Environment(error.to_string()))?;
+    note!("flowlane: metrics on http://{}/metrics", metrics.address());
+    Ok(metrics)
 }
 
 fn adjust(worker: &mut Worker, options: &SwitchOptions) {

@@ -36,6 +36,11 @@ pub struct QueueReport {
 }
 
 impl WorkerReport {
+    /// Returns the cycles in which it was busy: those of its stages.
+    pub(crate) fn busy_cycles(&self) -> u64 {
+        self.stages.iter().map(StageReport::cycles).sum()
+    }
+
     /// Reports the counters of `worker`, the one at position `place`.
     pub fn of(place: usize, worker: &Worker) -> Self {
         let slots = worker.egress.ports.in_order().into_iter();

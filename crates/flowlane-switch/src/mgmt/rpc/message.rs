@@ -65,7 +65,7 @@ impl RpcError {
     /// The client runs as another user.
     pub const FORBIDDEN: i64 = 4;
 
-    pub(super) fn new(code: i64, message: impl Into<String>) -> Self {
+    pub(crate) fn new(code: i64, message: impl Into<String>) -> Self {
         Self { code, message: shortened(message.into()), data: None }
     }
 

@@ -3,6 +3,7 @@
 //! A thread accepts connections, and each has a thread of its own, which answers one request after another. Only this user and root
 //! may connect. What one client holds is bounded: `connections.rs` says how.
 
+mod brief;
 mod connections;
 mod controllers;
 mod fdb;
@@ -23,6 +24,7 @@ mod trace;
 mod tracked;
 mod zones;
 
+pub(crate) use brief::{Brief, ConnectionCounts, RuleCounts};
 pub(crate) use connections::{Budget, Taken};
 pub use controllers::ControllerReport;
 pub(crate) use controllers::{Controller, Controllers};

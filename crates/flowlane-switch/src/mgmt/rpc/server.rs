@@ -33,7 +33,7 @@ pub struct ControlServer {
     mail: Vec<Mailbox>,
     pub(super) reload: Reload,
     stop: Arc<AtomicBool>,
-    begun: Instant,
+    pub(super) begun: Instant,
     /// Held while something large is made for a client, so that the memory does not grow with the number of clients.
     large: Mutex<()>,
     controllers: Arc<Controllers>,

@@ -43,6 +43,16 @@ impl ControlServer {
         self.trace(in_port, &frame, &flow, &ct_next)
     }
 
+    /// Traces a packet as JSON asks for it: `in_port`, `frame` or `flow`, and `ct_next`.
+    ///
+    /// # Errors
+    /// Where the text is not such an object; else as of [`trace`](Self::trace).
+    pub(crate) fn trace_json(&self, text: &[u8]) -> Result<Trace, RpcError> {
+        let params = serde_json::from_slice(text);
+        let params = params.map_err(|error| RpcError::new(RpcError::PARAMS, error.to_string()))?;
+        self.trace_packet(params)
+    }
+
     /// Traces a packet that arrives at a port: a frame in hexadecimal, or one built from a flow.
     ///
     /// # Errors

@@ -112,6 +112,7 @@ fn sections_of(config: &Config, folder: &Path) -> Vec<Section> {
     }
     let ports = each("[[port]]", "port", of(&config.port, routed));
     let ports: Vec<Section> = ports.into_iter().filter(|section| !section.content.is_empty()).collect();
+    let token_file = config.metrics.as_ref().and_then(|metrics| metrics.token_file.clone());
     let routes_of_router = config.router.as_ref().and_then(|router| router.routes_file.clone());
     let routes = of(&config.route_table, |table| format!("{table:?} {}", content(&table.routes_file)));
     let entries = of(&config.filter_table, |table| format!("{table:?} {}", content(&table.entries_file)));
@@ -126,6 +127,7 @@ fn sections_of(config: &Config, folder: &Path) -> Vec<Section> {
         // Its rules are taken over, but not its tables.
         one("[firewall]", "firewall", format!("{:?}", firewall::table(config))),
         one("[state]", "state", format!("{:?}", config.state)),
+        one("[metrics]", "metrics", format!("{:?} {}", config.metrics, content(&token_file))),
         // Not the content of the files of TLS, which new connections use as it is.
         one("[openflow]", "openflow", format!("{:?}", config.openflow)),
         one("[controller]", "controller", format!("{:?}", config.controller)),
@@ -318,7 +320,7 @@ mod tests {
     /// A new section is compared, or taken over, or its changes would be ignored.
     #[test]
     fn every_section_is_compared_or_taken_over() {
-        let whole = "[openflow]\n[state]\nfile = \"state\"\n[controller]\nopen = \"null\"\n[[port]]\nnumber = 1\nopen = \"null\"\n[[table]]\nnumber = 0\n\
+        let whole = "[openflow]\n[metrics]\n[state]\nfile = \"state\"\n[controller]\nopen = \"null\"\n[[port]]\nnumber = 1\nopen = \"null\"\n[[table]]\nnumber = 0\n\
             [[route_table]]\nnumber = 1\nroutes_file = \"routes.txt\"\n\
             [[route_table.next_hop]]\nname = \"192.0.2.1\"\nactions = \"output:1\"\n\
             [[filter_table]]\nnumber = 2\nkey = [\"nw_src\"]\n[[asset_table]]\nnumber = 3\nknown = \"drop\"\n\
