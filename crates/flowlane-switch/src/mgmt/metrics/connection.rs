@@ -27,7 +27,7 @@ const FINISH_READS: usize = 16;
 /// A connection.
 pub(super) struct Client {
     stream: TcpStream,
-    /// Since when it waits for a request, or the rest of one; none while one is answered.
+    /// Since when it waits for a request, or the rest of one, or for the client to close it; none while a request is answered.
     idle: Mutex<Option<Instant>>,
 }
 
@@ -130,6 +130,8 @@ pub(super) fn serve(client: &Client, service: &Service) -> io::Result<()> {
         };
         response.write(&mut stream, has_body)?;
         if response.closes {
+            // A new connection may take its place from here on.
+            *client.idle() = Some(Instant::now());
             return finish(stream);
         }
     }
