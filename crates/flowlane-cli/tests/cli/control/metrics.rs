@@ -145,20 +145,14 @@ fn a_browser_shows_the_counters() {
         Some(line.unwrap().strip_prefix("flowlane: metrics on ")?.strip_suffix("metrics")?.to_owned())
     });
     let profile = format!("--user-data-dir={}", switch.at().join("profile").display());
-    let output = Command::new(browser)
-        .args([
-            "--headless",
-            "--no-sandbox",
-            "--disable-gpu",
-            &profile,
-            "--timeout=4000",
-            "--dump-dom",
-            &address.unwrap(),
-        ])
-        .output()
-        .unwrap();
-    let page = String::from_utf8_lossy(&output.stdout);
-    for part in ["1 in</td>", "by rule</td>", "tcp → drop</td>", ">live</span>"] {
-        assert!(page.contains(part), "{part}: {page}");
-    }
+    let address = address.unwrap();
+    let parts = ["1 in</td>", "by rule</td>", "tcp \u{2192} drop</td>", ">live</span>"];
+    // The browser may print the page before its first event has come.
+    crate::support::wait_until("the browser shows the counters", || {
+        let mut shown = Command::new(browser);
+        shown.args(["--headless", "--no-sandbox", "--disable-gpu", &profile, "--timeout=4000", "--dump-dom"]);
+        let page = shown.arg(&address).output().unwrap().stdout;
+        let page = String::from_utf8_lossy(&page);
+        parts.iter().all(|part| page.contains(part))
+    });
 }
